@@ -451,7 +451,7 @@ func TestOutcomeSurvivesJSON(t *testing.T) {
 			ExitCode: -1, Duration: time.Second,
 		},
 		{Handled: true, Failure: &Failure{Step: "s", Failure: retry.Failure{
-			Type: retry.TypeTimeout, Message: "<\xfe>", Stdout: "o\xff", Stderr: "e\xff", ExitCode: 3, Signal: "SIGKILL", TimedOut: true, Exact: true,
+			Type: retry.TypeTimeout, Message: "<é>", Stdout: "o", Stderr: "e", ExitCode: 3, Signal: "SIGKILL", TimedOut: true, Exact: true,
 		}}},
 	} {
 		same(t, "outcome", afterJSON(t, o), o)

@@ -251,33 +251,6 @@ func (o *Outcome) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-type (
-	plainFailure Failure
-	failureJSON  struct {
-		*plainFailure
-		Message rawjson.Exact `json:"message"`
-		Stdout  rawjson.Exact `json:"stdout,omitempty"`
-		Stderr  rawjson.Exact `json:"stderr,omitempty"`
-	}
-)
-
-// MarshalJSON implements json.Marshaler.
-func (f Failure) MarshalJSON() ([]byte, error) {
-	return json.Marshal(
-		failureJSON{(*plainFailure)(&f), rawjson.Exact(f.Message), rawjson.Exact(f.Stdout), rawjson.Exact(f.Stderr)},
-	)
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (f *Failure) UnmarshalJSON(data []byte) error {
-	read := failureJSON{plainFailure: (*plainFailure)(f)}
-	if err := json.Unmarshal(data, &read); err != nil {
-		return err
-	}
-	f.Message, f.Stdout, f.Stderr = string(read.Message), string(read.Stdout), string(read.Stderr)
-	return nil
-}
-
 // rawOf returns raw JSON that was sent; nil when there was none.
 func rawOf(e rawjson.Exact) json.RawMessage {
 	if e == "" {

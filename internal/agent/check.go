@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"prodigy/internal/check"
-	shelltext "prodigy/internal/shell"
 	"prodigy/internal/shell/template"
 	"prodigy/internal/workflow"
 )
@@ -83,7 +82,7 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 			}
 			for _, text := range keys {
 				if text != nil {
-					_, err := bindItem(*text)
+					_, err := compileItemText(*text)
 					c.failed(nil, text.At, err)
 				}
 			}
@@ -150,27 +149,11 @@ func (c *compiler) problems(file string) (problems, warnings []workflow.Problem)
 // that all of them write. slots is how many agents run at once. Edits are steps that change files or commits where they
 // share a directory: in a git checkout they change what others are at, and commit it.
 func CheckShared(w *workflow.Workflow, slots int) (problems, edits []workflow.Problem) {
-	c := &sharedCheck{
-		file: w.File, everywhere: map[string]bool{"workflow": true, "job": true, "env": true, "map": true},
-	}
-	for _, p := range w.Parameters {
-		c.everywhere[p.Name] = true
-	}
-	for _, s := range w.Secrets {
-		c.everywhere[s.Name] = true
-	}
-	for _, v := range w.Env {
-		c.everywhere[v.Name] = true
-	}
+	c := &sharedCheck{file: w.File}
 	c.steps(w.Commands, atOnce{}, false)
 	for _, p := range []*workflow.Phase{w.Setup, w.Reduce, w.Merge} {
 		if p != nil {
 			c.steps(p.Commands, atOnce{}, false)
-		}
-	}
-	if w.Setup != nil {
-		for i := range w.Setup.Commands {
-			c.everywhere[w.Setup.Commands[i].Capture] = true
 		}
 	}
 	if w.Map != nil {
@@ -198,10 +181,9 @@ type atOnce struct {
 }
 
 type sharedCheck struct {
-	file       string
-	everywhere map[string]bool // names whose values are the same for all that runs at once
-	problems   []workflow.Problem
-	edits      []workflow.Problem
+	file     string
+	problems []workflow.Problem
+	edits    []workflow.Problem
 }
 
 // steps checks steps of which each has a directory of its own if ownDir is set.
@@ -210,7 +192,7 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 		s := &steps[i]
 		own := ownDir
 		if s.WorkingDir != nil {
-			own = c.differs(s.WorkingDir.Value) || ownDir && !filepath.IsAbs(s.WorkingDir.Value)
+			own = differs(s.WorkingDir.Value) || ownDir && !filepath.IsAbs(s.WorkingDir.Value)
 		}
 		if s.CommitRequired && a.n > 1 && !own {
 			c.problems = append(c.problems, c.problem(s.Pos, "commit_required: %d %s run at once in one directory and would take each other's commits for their own; %sgive each a directory, as with working_dir: wt/%s, or set %s", a.n, a.of, a.workspace, a.name, a.mend))
@@ -218,7 +200,7 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 		if what := s.Edits(); what != "" && a.n > 1 && !own && !s.CommitRequired {
 			c.edits = append(c.edits, c.problem(s.Pos, "%s: %d %s run at once in one git checkout, and each changes files and commits under the others; write workspace: git at the root of the file (prodigy validate --fix does), or shared_directory: ok if that is meant", what, a.n, a.of))
 		}
-		if v := s.Validate; v != nil && v.ResultFile != nil && a.n > 1 && !c.differs(v.ResultFile.Value) &&
+		if v := s.Validate; v != nil && v.ResultFile != nil && a.n > 1 && !differs(v.ResultFile.Value) &&
 			(!own || filepath.IsAbs(v.ResultFile.Value)) {
 			c.problems = append(c.problems, c.problem(v.ResultFile.At(1, 1), "result_file: %d %s run at once and would read each other's results; name it after each, as with result-%s.json, or set %s", a.n, a.of, a.name, a.mend))
 		}
@@ -237,19 +219,8 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 	}
 }
 
-// differs reports whether a text names a value that may differ between what runs at once.
-func (c *sharedCheck) differs(text string) bool {
-	for rest := text; ; {
-		_, after, found := strings.Cut(rest, "$")
-		if !found {
-			return false
-		}
-		rest = strings.TrimPrefix(after, "{")
-		if name := rest[:shelltext.NameLen(rest)]; name != "" && !c.everywhere[name] {
-			return true
-		}
-	}
-}
+// differs reports whether a text may differ between what runs at once: it has a value.
+func differs(text string) bool { return strings.Contains(text, "$") }
 
 func (c *sharedCheck) problem(at workflow.Pos, format string, args ...any) workflow.Problem {
 	return workflow.Problem{File: c.file, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)}

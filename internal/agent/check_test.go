@@ -235,8 +235,7 @@ func TestSharedDirectoriesAreRefused(t *testing.T) {
 	}{
 		{"commit", commits(""), 2, "f.yml:2:3: commit_required: 2 agents run at once in one directory"},
 		{"commit, one slot", commits(""), 1, ""},
-		{"commit in a fixed directory", commits("${ROOT}/repo"), 2, "f.yml:2:3: commit_required"},
-		{"commit in the directory of a parameter", commits("$param"), 2, "f.yml:2:3: commit_required"},
+		{"commit in a fixed directory", commits("repo"), 2, "f.yml:2:3: commit_required"},
 		{"commit in a directory of the item", commits("wt/${item_id}"), 2, ""},
 		{"commit in a directory of the worker", commits("$worker"), 2, ""},
 		{"commit of a hook", hook("", commits("")), 2, "f.yml:2:3: commit_required"},
@@ -252,7 +251,7 @@ func TestSharedDirectoriesAreRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		w := &workflow.Workflow{
-			File: "f.yml", Mode: workflow.MapReduce, Parameters: []workflow.Parameter{{Name: "param"}}, Env: []workflow.EnvVar{{Name: "ROOT"}},
+			File: "f.yml", Mode: workflow.MapReduce,
 			Map: &workflow.Map{AgentTemplate: []workflow.Step{test.step}},
 		}
 		got, _ := CheckShared(w, test.slots)

@@ -74,13 +74,10 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	if failure != nil && ctx.Err() != nil {
 		return result{}, context.Cause(ctx)
 	}
-	if failure == nil && written != nil {
-		err := r.outputFailure(st, written)
-		if failure = failureIn(err); failure == nil {
-			return result{}, err
-		}
+	res, failure, err = r.conclude(st, res, failure, &stdout.Capture, written)
+	if err != nil {
+		return result{}, err
 	}
-	res, failure = res.format(st, &stdout.Capture, failure, r.simulated.Unknown)
 	if end = endOf(exit, failure); failure == nil {
 		return res, nil
 	}
@@ -116,19 +113,30 @@ func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, 
 		return notRun, r.outputFailure(st, err)
 	}
 	_, _ = out.Write([]byte(res.Output))
-	if written := out.close(); written != nil && failure == nil {
-		err := r.outputFailure(st, written)
-		if failure = failureIn(err); failure == nil {
-			return result{}, err
-		}
-	}
+	written := out.close()
 	output := strings.TrimRight(res.Output, "\n")
 	res.print(Printed{output, res.Stderr}, Printed{r.x.Mask.Text(output), r.x.Mask.Text(res.Stderr)})
-	if res, failure = res.format(st, &kept.Capture, failure, false); failure == nil {
-		return res, nil
+	res, failure, err = r.conclude(st, res, failure, &kept.Capture, written)
+	if err != nil || failure == nil {
+		return res, err
 	}
 	res.code, res.failed = failure.ExitCode, true
 	return res, failure
+}
+
+// conclude adds to the end of st what follows from its output: written, the error of its output_file, and whether the
+// output has the format of its capture.
+func (r *run) conclude(
+	st *step, res result, failure *Failure, stdout *process.Capture, written error,
+) (result, *Failure, error) {
+	if failure == nil && written != nil {
+		err := r.outputFailure(st, written)
+		if failure = failureIn(err); failure == nil {
+			return notRun, nil, err
+		}
+	}
+	res, failure = res.format(st, stdout, failure, r.simulated.Unknown)
+	return res, failure, nil
 }
 
 // format gives r its output in the capture_format of st. Output that does not fit fails the step; that of a

@@ -11,15 +11,19 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// bindItem compiles a text that may name the item, and nothing else, since it must not change from run to run.
-func bindItem(text workflow.Text) (func(id string, item json.RawMessage) (string, error), error) {
+// itemText is a text that may name the item, and nothing else, since it must not change from run to run.
+type itemText struct{ *template.Plain }
+
+func compileItemText(text workflow.Text) (itemText, error) {
 	names := template.Names{}.With("item", template.Name{Root: true, Declared: true, Data: true}).
 		With("item_id", template.Name{Declared: true, Data: true})
 	compiled, err := template.CompilePlain(text.Value, names)
-	if err != nil {
-		return nil, err
-	}
-	return func(id string, item json.RawMessage) (string, error) { return compiled.Bind(labelled{id, item}) }, nil
+	return itemText{compiled}, err
+}
+
+// of returns the text for an item.
+func (t itemText) of(id string, item json.RawMessage) (string, error) {
+	return t.Bind(labelled{id, item})
 }
 
 // Labels returns what names items for people: by the label of the map phase, else by what an item is or by one
@@ -88,15 +92,12 @@ func labelText(value json.RawMessage) string {
 // Keys compiles a text that says which items have something in common, such as a limit. An item for which it
 // cannot be told has the key "".
 func Keys(text workflow.Text) (func(id string, item json.RawMessage) string, error) {
-	of, err := bindItem(text)
+	compiled, err := compileItemText(text)
 	if err != nil {
 		return nil, err
 	}
 	return func(id string, item json.RawMessage) string {
-		key, err := of(id, item)
-		if err != nil {
-			return ""
-		}
+		key, _ := compiled.of(id, item) // empty with an error
 		return key
 	}, nil
 }
@@ -104,18 +105,18 @@ func Keys(text workflow.Text) (func(id string, item json.RawMessage) string, err
 // Paths compiles texts that each stand for a path and may name the item. The error is of the first that is
 // wrong; Check has refused it.
 func Paths(texts []workflow.Text) (func(id string, item json.RawMessage) ([]string, error), error) {
-	all := make([]func(string, json.RawMessage) (string, error), len(texts))
+	all := make([]itemText, len(texts))
 	for i, text := range texts {
 		var err error
-		if all[i], err = bindItem(text); err != nil {
+		if all[i], err = compileItemText(text); err != nil {
 			return nil, err
 		}
 	}
 	return func(id string, item json.RawMessage) ([]string, error) {
 		paths := make([]string, len(all))
-		for i, of := range all {
+		for i, text := range all {
 			var err error
-			if paths[i], err = of(id, item); err != nil {
+			if paths[i], err = text.of(id, item); err != nil {
 				return nil, fmt.Errorf("%s: %w", texts[i].Value, err)
 			}
 		}

@@ -21,9 +21,11 @@ type watch struct {
 	mu    sync.Mutex
 	dog   *ai.Watchdog // nil: the run has not begun, or is not watched yet
 	timer *time.Timer
-	due   time.Time // of the timer, or zero while it does not run
 	why   *ai.Stall // nil: it was not ended
 }
+
+// lookEvery is how often a watch looks whether the run is due.
+const lookEvery = 100 * time.Millisecond
 
 // begin starts the clock, and returns the context that ends with the patience for the run.
 func (w *watch) begin() context.Context {
@@ -33,10 +35,14 @@ func (w *watch) begin() context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.lenient {
-		w.dog = ai.NewWatchdog(w.limits, time.Now())
-		w.arm()
+		w.start()
 	}
 	return w.expiry
+}
+
+func (w *watch) start() {
+	w.dog = ai.NewWatchdog(w.limits, time.Now())
+	w.timer = time.AfterFunc(lookEvery, w.check)
 }
 
 // observe takes the signs of the run.
@@ -46,50 +52,25 @@ func (w *watch) observe(s ai.Signs) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
 	if w.dog == nil {
 		if !s.Known {
 			return
 		}
-		w.dog = ai.NewWatchdog(w.limits, now)
+		w.start()
 	}
-	if w.why != nil {
-		return
+	if w.why == nil {
+		w.end(w.dog.Observe(s, time.Now()))
 	}
-	if why := w.dog.Observe(s, now); why != nil {
-		w.end(why)
-		return
-	}
-	w.arm()
-}
-
-// arm makes the timer fire no later than the run is due. A timer that fires too early is set again.
-func (w *watch) arm() {
-	due := w.dog.Due()
-	if due.IsZero() || !w.due.IsZero() && !due.Before(w.due) {
-		return
-	}
-	w.due = due
-	if w.timer == nil {
-		w.timer = time.AfterFunc(time.Until(due), w.check)
-		return
-	}
-	w.timer.Reset(time.Until(due))
 }
 
 // check ends the run if it is due.
 func (w *watch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.why != nil {
-		return
+	if w.expiry.Err() == nil {
+		w.end(w.dog.Check(time.Now()))
+		w.timer.Reset(lookEvery)
 	}
-	if why := w.dog.Check(time.Now()); why != nil {
-		w.end(why)
-		return
-	}
-	w.due = time.Time{}
-	w.arm()
 }
 
 // endFor ends the run for a reason that is not its silence.
@@ -132,9 +113,11 @@ func (m *meter) observe(output *ai.Reading, w *watch) {
 // ruleMaxCost is the rule of an agent that was ended because of what it costs.
 const ruleMaxCost = "max_cost"
 
+// end ends the run, if there is a reason.
 func (w *watch) end(why *ai.Stall) {
-	w.why = why
-	w.expire()
+	if w.why = why; why != nil {
+		w.expire()
+	}
 }
 
 // stop ends the watch.

@@ -11,12 +11,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -267,7 +267,7 @@ func fillYAML(fill filler) (string, error) {
 			return "", err
 		}
 	}
-	return y.text(documents)
+	return encodeYAML(documents)
 }
 
 func readYAML(text string) ([]*yaml.Node, error) {
@@ -295,7 +295,6 @@ type yamlFilling struct {
 	base    string // of the words that stand for values
 	values  []string
 	written []string
-	filled  []*yaml.Node
 }
 
 // word returns the word for the i-th value. No word is a prefix of another.
@@ -331,7 +330,9 @@ func (y *yamlFilling) scalar(n *yaml.Node) error {
 		return y.document(n)
 	}
 	n.Tag = "!!str"
-	y.filled = append(y.filled, n)
+	if strings.ContainsFunc(n.Value, func(r rune) bool { return !unicode.IsPrint(r) }) { // the encoder may get it wrong in a block
+		n.Style = yaml.DoubleQuotedStyle
+	}
 	return nil
 }
 
@@ -358,51 +359,14 @@ func (y *yamlFilling) replaced(text string, by []string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// text returns the documents as YAML that reads back as the same documents. Where the encoder does not get that
-// right in the style of the content, the values are put in quotes.
-func (y *yamlFilling) text(documents []*yaml.Node) (string, error) {
-	text, err := encodeYAML(documents)
-	if err == nil && readsAs(text, documents) {
-		return text, nil
-	}
-	for _, n := range y.filled {
-		n.Style = yaml.DoubleQuotedStyle
-	}
-	if text, err = encodeYAML(documents); err != nil {
-		return "", &template.BindError{Text: "the content cannot be written as YAML: " + err.Error()}
-	}
-	if !readsAs(text, documents) {
-		return "", &template.BindError{Text: "the content with these values cannot be written as YAML"}
-	}
-	return text, nil
-}
-
 func encodeYAML(documents []*yaml.Node) (string, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
 	for _, d := range documents {
 		if err := encoder.Encode(d); err != nil {
-			return "", err
+			return "", &template.BindError{Text: "the content cannot be written as YAML: " + err.Error()}
 		}
 	}
-	if err := encoder.Close(); err != nil {
-		return "", err
-	}
-	return b.String(), nil
-}
-
-// readsAs reports whether text reads as the documents.
-func readsAs(text string, documents []*yaml.Node) bool {
-	read, err := readYAML(text)
-	if err != nil || len(read) != len(documents) {
-		return false
-	}
-	for i := range read {
-		var got, want any
-		if read[i].Decode(&got) != nil || documents[i].Decode(&want) != nil || !reflect.DeepEqual(got, want) {
-			return false
-		}
-	}
-	return true
+	return b.String(), encoder.Close()
 }

@@ -133,7 +133,7 @@ func (w *Watchdog) Check(now time.Time) *Stall {
 	if due.IsZero() || now.Before(due) {
 		return nil
 	}
-	silent := duration.Format(now.Sub(w.last).Truncate(time.Millisecond))
+	silent := duration.Format(now.Sub(w.last).Truncate(100 * time.Millisecond))
 	switch {
 	case !w.ended.IsZero():
 		return &Stall{Rule: RuleLingers, Message: "it lived on after its end"}
