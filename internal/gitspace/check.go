@@ -9,24 +9,10 @@ import (
 )
 
 // What a record names was synced before, so that the hub has it, also after a loss of power. A disk can break
-// this promise. So the objects are looked at when the machine has gone down since, or something is found
-// missing: what is lost is said, and never merged as if nothing had been.
+// this promise. So the objects are looked at when the machine has gone down since: what is lost is said, and never merged as if nothing had been.
 
 // bootFile has the boot of the machine in which the hub was last found whole.
 func (s *Space) bootFile() string { return filepath.Join(s.GitDir, "boot") }
-
-// hasTrees reports whether the trees of the head and of the work that waits can be read: a quick look.
-func (s *Space) hasTrees(ctx context.Context, head string, live []Work) (bool, error) {
-	trees := []string{head + "^{tree}"}
-	for _, w := range live {
-		trees = append(trees, w.Commit+"^{tree}")
-	}
-	absent, err := s.absent(ctx, s.hub(), trees)
-	if refusal(err) != nil {
-		return false, nil
-	}
-	return len(absent) == 0, err
-}
 
 // inspectHub looks for all objects of the head and of the work that waits. An error says that the head is not
 // whole: nothing can be merged then.

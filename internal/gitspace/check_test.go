@@ -51,19 +51,16 @@ func TestDamagedWorkIsToldAndTheOthersMerged(t *testing.T) {
 	for name, c := range map[string]struct {
 		object string // of the commit
 		remove bool
-		down   bool
 	}{
-		"a file is empty after a loss of power":   {":new", false, true},
-		"a file is missing after a loss of power": {":new", true, true},
-		"a tree is missing after a loss of power": {"^{tree}", true, true},
-		"the commit is missing":                   {"^{commit}", true, false},
+		"a file is empty":       {":new", false},
+		"a file is missing":     {":new", true},
+		"a tree is missing":     {"^{tree}", true},
+		"the commit is missing": {"^{commit}", true},
 	} {
 		j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
 		bad, good := j.does("echo bad > new"), j.does("echo good > other")
 		j.spoil(j.inHub("git rev-parse "+bad.Commit+c.object), c.remove)
-		if c.down {
-			j.goDown()
-		}
+		j.goDown()
 		j.reopen(bad, good)
 		m := j.merges(bad, good)
 		if len(m.Items) != 1 || m.Items[0].ItemID != good.ItemID || len(m.Failed) != 1 {
@@ -80,20 +77,11 @@ func TestDamagedWorkIsToldAndTheOthersMerged(t *testing.T) {
 
 // When what was merged is damaged nothing goes on, and the reason says where what there is of it can be found.
 func TestADamagedHeadStopsTheJob(t *testing.T) {
-	for name, c := range map[string]struct {
-		object string
-		down   bool
-	}{
-		"a file after a loss of power": {":new", true},
-		"the tree":                     {"^{tree}", false},
-		"the commit":                   {"^{commit}", false},
-	} {
+	for name, object := range map[string]string{"a file": ":new", "the tree": "^{tree}", "the commit": "^{commit}"} {
 		j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
 		j.merges(j.does("echo x > new"))
-		j.spoil(j.inHub("git rev-parse "+j.head+c.object), true)
-		if c.down {
-			j.goDown()
-		}
+		j.spoil(j.inHub("git rev-parse "+j.head+object), true)
+		j.goDown()
 		_, err := Open(t.Context(), j.config, j.start, j.head, nil)
 		if err == nil {
 			t.Fatalf("%s: it was opened", name)

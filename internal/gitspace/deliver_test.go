@@ -404,7 +404,7 @@ func TestAMoveThatWasKilledIsFinished(t *testing.T) {
 			}
 			kill("reset -q --keep", c.killed)
 			if c.again != "" {
-				kill("checkout-index", c.again)
+				kill("--reset -u", c.again)
 			}
 			if _, err := j.Phase(t.Context(), j.head); err != nil {
 				t.Fatal(err)

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
-	"slices"
 	"strings"
-	"syscall"
 
 	"prodigy/internal/check"
 	"prodigy/internal/jobs"
@@ -124,54 +121,12 @@ func (s *Space) finishMove(ctx context.Context, w workspace) error {
 	if err := removeLocks(w.gitDir()); err != nil {
 		return err
 	}
-	in := s.in(w)
-	var lists [2][]string // of changed files: all, and those that the new commit has
-	for i, filter := range [...]string{"", "d"} {
-		out, err := s.git.output(
-			ctx, in, "diff-tree", "-r", "-z", "--no-renames", "--name-only", "--diff-filter="+filter, from, to,
-		)
-		if err != nil {
+	for _, args := range [][]string{{"read-tree", from}, {"read-tree", "--reset", "-u", from, to}, {"reset", "-q", to}} {
+		if err := s.git.do(ctx, s.in(w), args...); err != nil {
 			return err
 		}
-		lists[i] = fields(out)
-	}
-	// a link goes before what was in the directory of its name, which is not to be looked for behind the link
-	slices.Sort(lists[0])
-	err = within(w.dir, func(root *os.Root) error {
-		for _, name := range lists[0] {
-			if err := removeTracked(root, name); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if err := s.git.do(ctx, in, "reset", "-q", to); err != nil {
-		return err
-	}
-	_, err = s.git.feed(ctx, in, list(lists[1]), "checkout-index", "-q", "-f", "-u", "-z", "--stdin")
-	if err != nil {
-		return err
 	}
 	return os.Remove(w.moving())
-}
-
-// removeTracked removes a file, and the directories that are empty then. What is a directory now stays.
-func removeTracked(root *os.Root, name string) error {
-	for name != "." {
-		err := root.Remove(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY): // a directory with files
-			return nil
-		case err != nil:
-			return err
-		}
-		name = path.Dir(name)
-	}
-	return nil
 }
 
 // PhaseHead returns the commit that a phase ended at, once it is in the hub: the head that Phase was called

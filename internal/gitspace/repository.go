@@ -348,12 +348,7 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 	for _, ref := range [...]string{s.hiddenRef(), "refs/heads/" + s.ResultBranch()} {
 		_ = os.Remove(filepath.Join(s.user.commonDir, filepath.FromSlash(ref)+".lock"))
 	}
-	whole, err := s.hasTrees(ctx, head, live)
-	if err != nil {
-		return err
-	}
-	boot, err := os.ReadFile(s.bootFile())
-	if rebooted := err == nil && string(boot) != process.BootID(); rebooted || !whole {
+	if boot, err := os.ReadFile(s.bootFile()); err == nil && string(boot) != process.BootID() {
 		if err := s.inspectHub(ctx, head, live); err != nil {
 			return err
 		}
