@@ -53,7 +53,7 @@ func (c *compiler) passthrough() *Template {
 		t.Diags = c.diags
 		return t
 	}
-	c.collectSets(file)
+	c.collectVariables(file, "")
 	c.lintUnresolved(file)
 	c.lintBracesOfOthers()
 	if strings.Contains(c.src, itemVar) { // which the other variables with the data of an item begin with
@@ -98,9 +98,8 @@ func (c *compiler) analyze() error {
 		return c.failure()
 	}
 	c.file = file
-	c.collectSets(file)
+	c.collectVariables(file, "")
 	c.constants = shell.Constants(file)
-	c.collectArithmetic(file, "")
 	c.place(file)
 	return nil
 }
@@ -125,7 +124,7 @@ func (c *compiler) place(file *syntax.File) {
 	clear(c.exports)
 	clear(c.rootUses)
 	clear(c.used)
-	c.collectArithmetic(file, "")
+	c.collectVariables(file, "")
 	c.walk(file)
 }
 

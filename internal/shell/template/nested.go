@@ -66,7 +66,7 @@ func (w *walker) arguments(plan shell.Plan, words []*syntax.Word) {
 			s = evaluated(codeName, "is used as a variable name, or is expanded again")
 		case plan.Declares[i]:
 			s = quoteContext{joinsList: true}
-		case plan.Numbers[i] || fn != "" && w.c.arithmeticVars[parameterOf(fn, strconv.Itoa(i))]:
+		case plan.Numbers[i] || fn != "" && w.c.arithmeticVars[variableKey(fn, strconv.Itoa(i))]:
 			s = quoteContext{number: true, plain: true}
 		}
 		w.word(word, s)
@@ -160,14 +160,13 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 		return nil
 	}
 	inner := w.innerWalker(code, args)
-	w.c.collectSets(file)
-	w.c.collectArithmetic(file, inner.fn)
+	w.c.collectVariables(file, inner.fn)
 	inner.comments(file)
 	inner.stmts(file.Stmts)
 	w.takeOver(code, inner)
 	var counted []int
 	for i := 1; i < len(code.params); i++ {
-		if w.c.arithmeticVars[parameterOf(inner.fn, strconv.Itoa(i))] {
+		if w.c.arithmeticVars[variableKey(inner.fn, strconv.Itoa(i))] {
 			counted = append(counted, i)
 		}
 	}
