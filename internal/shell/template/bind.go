@@ -1,10 +1,13 @@
 package template
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -42,44 +45,29 @@ type Invocation struct {
 
 // Bind resolves the values. The error is a *BindError: the step fails before anything runs.
 func (t *Template) Bind(r Resolver) (*Invocation, error) {
-	if len(t.slots) == 0 && len(t.exports) == 0 {
-		inv := t.invocation(t.script)
-		t.setArgv(inv, nil)
-		return inv, nil
-	}
-	b := &binding{vars: make([]variable, 0, len(t.slots)+len(t.exports)), values: make([][]string, len(t.slots))}
+	b := &binding{vars: make([]variable, 0, len(t.slots)), values: make([][]string, len(t.slots))}
 	for i := range t.slots {
 		if err := b.addSlot(&t.slots[i], i, r); err != nil {
 			return nil, err
 		}
 	}
-	for i := range t.exports {
-		if err := b.addExport(&t.exports[i], r); err != nil {
-			return nil, err
-		}
-	}
-	inv := t.invocation(t.scriptFor(b))
+	script := t.scriptFor(b)
+	inv := &Invocation{Script: script, AsFile: len(script) > maxScript}
 	if err := b.setEnv(inv); err != nil {
 		return nil, err
 	}
-	t.setArgv(inv, b)
-	return inv, nil
-}
-
-// setArgv gives the words of a plain command whose values are small enough for arguments.
-func (t *Template) setArgv(inv *Invocation, b *binding) {
 	if t.argv != nil && inv.Values == "" && !inv.AsFile {
 		inv.Argv = t.arguments(b)
 	}
-}
-
-func (t *Template) invocation(script string) *Invocation {
-	return &Invocation{Script: script, AsFile: len(script) > maxScript}
+	return inv, nil
 }
 
 // addSlot resolves slot i and adds its variables.
 func (b *binding) addSlot(s *slot, i int, r Resolver) error {
 	list, err := s.list(r)
+	if unset, ok := errors.AsType[*BindError](err); ok && unset.Missing && s.optional {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -105,28 +93,11 @@ func (b *binding) add(v variable) {
 	b.largest = max(b.largest, len(v.value))
 }
 
-// addExport adds a declared name under its own name. Without a value it is left out when every use has a default.
-func (b *binding) addExport(e *exportedVar, r Resolver) error {
-	written := "$" + e.name
-	v, ok := r.Resolve(e.name)
-	if !ok {
-		if e.required {
-			return missing(written, e.name)
-		}
-		return nil
-	}
-	text, err := (&slot{written: written, number: e.number, plain: true}).checked(v.String())
-	if err == nil {
-		b.add(variable{e.name, text, written, e.child})
-	}
-	return err
-}
-
 // setEnv puts the variables into the environment, or into a file when they are too large for that.
 func (b *binding) setEnv(inv *Invocation) error {
 	large := b.largest > maxValue || b.size > maxValues || b.elements > maxElements
 	// What the script sources is not exported, so the values for other shells stay in the environment.
-	inv.Env = make([]string, 0, len(b.vars))
+	inv.Env = slices.Grow(inv.Env, len(b.vars))
 	var file strings.Builder
 	for _, v := range b.vars {
 		if !large || v.child {
@@ -178,25 +149,36 @@ func (p *piece) references(name string, count int) string {
 	return encode(refs.String(), p.around)
 }
 
-// shown returns the piece as a reader sees it: the value, quoted for its place.
-func (p *piece) shown(slots []slot, r Resolver) string {
-	if p.slot < 0 {
-		return p.text
-	}
-	s := &slots[p.slot]
-	list, err := s.list(r)
-	switch {
-	case err != nil:
-		return p.text
-	case s.mode == pastedCode:
-		return strings.Join(list, " ")
-	case s.mode == separate:
-		for i := range list {
-			list[i] = shell.Quote(list[i])
+// render returns pieces as a reader sees them: each value quoted for its place, and a placeholder without a value as it
+// was written.
+func render(pieces []piece, slots []slot, r Resolver) string {
+	var b strings.Builder
+	for i := range pieces {
+		p := &pieces[i]
+		text := p.text
+		if p.slot >= 0 {
+			s := &slots[p.slot]
+			if list, err := s.list(r); err == nil {
+				text = p.shown(s.mode, list)
+			}
 		}
-		return encode(strings.Join(list, " "), p.around)
+		b.WriteString(text)
 	}
-	return encode(p.quote.write(strings.Join(list, " ")), p.around)
+	return b.String()
+}
+
+// shown returns the elements of a value as they are written at the place of the piece.
+func (p *piece) shown(mode slotMode, list []string) string {
+	text := strings.Join(list, " ")
+	switch mode {
+	case pastedCode:
+		return text
+	case separate:
+		text = strings.Join(check.Each(list, shell.Quote), " ")
+	default:
+		text = p.quote.write(text)
+	}
+	return encode(text, p.around)
 }
 
 // modeOf returns the form of a ref's value at a place.
@@ -208,12 +190,6 @@ func modeOf(r *ref, p place) slotMode {
 		return separate
 	}
 	return oneText
-}
-
-// text returns the value as one text.
-func (s *slot) text(r Resolver) (string, error) {
-	list, err := s.list(r)
-	return strings.Join(list, " "), err
 }
 
 // list returns the elements of the value, of which one that is no list has one.
@@ -338,13 +314,4 @@ func missing(written, root string) error {
 
 // Render returns the script with the values quoted in place, for people to read and copy. It is never run.
 // A placeholder without a value stays as it was written.
-func (t *Template) Render(r Resolver) string {
-	if len(t.display) == 0 {
-		return t.src
-	}
-	var b strings.Builder
-	for i := range t.display {
-		b.WriteString(t.display[i].shown(t.slots, r))
-	}
-	return b.String()
-}
+func (t *Template) Render(r Resolver) string { return render(t.display, t.slots, r) }

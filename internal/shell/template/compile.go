@@ -43,7 +43,7 @@ func (c *compiler) usesDeclaredName() bool {
 // needs a shell at all, and to warn of what no shell will take; it runs all the same, since a shell may take
 // more than the parser.
 func (c *compiler) passthrough() *Template {
-	t := &Template{src: c.src, script: c.src}
+	t := &Template{script: c.src, display: []piece{constant(c.src)}}
 	if c.dialects == nil {
 		return t
 	}

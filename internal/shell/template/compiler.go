@@ -42,7 +42,7 @@ type compiler struct {
 	heredocs []quotedDoc
 
 	// exports are the declared names that the script uses as $name.
-	exports map[string]*exportedVar
+	exports map[string]*slot
 
 	// rootUses are the roots of which the script uses an operator of the shell, as in ${map%.txt}.
 	rootUses map[string]bool
@@ -61,7 +61,7 @@ func newCompiler(src string, o Options) *compiler {
 	dialects, _ := shell.Dialects(o.Shell)
 	return &compiler{
 		scanner: &scanner{src: src, names: o.Names}, shell: o.Shell, dialects: dialects,
-		sets: map[string]bool{}, arithmeticVars: map[string]bool{}, exports: map[string]*exportedVar{},
+		sets: map[string]bool{}, arithmeticVars: map[string]bool{}, exports: map[string]*slot{},
 		rootUses:  map[string]bool{},
 		slotIndex: map[string]int{}, used: map[string]bool{},
 	}

@@ -43,7 +43,7 @@ func oddText(src string) bool {
 
 // isProgram reports whether every shell takes the word for the name of a program.
 func (a argument) isProgram() bool {
-	isValue := func(p argumentPart) bool { return p.slot >= 0 }
+	isValue := func(p piece) bool { return p.slot >= 0 }
 	return !slices.ContainsFunc(a, isValue) && shell.IsProgram(a.text(nil))
 }
 
@@ -59,7 +59,7 @@ func (c *compiler) argument(parts []syntax.WordPart, quoted bool) (a argument, o
 				special = shell.InDouble
 			}
 			ok = len(c.sentinelsIn(p.Value)) == 0 && (quoted || plainLit(p.Value))
-			more = argument{{shell.Unescape(p.Value, special), -1}}
+			more = argument{constant(shell.Unescape(p.Value, special))}
 		case *syntax.SglQuoted:
 			more, ok = c.quotedArgument(p.Value)
 			ok = ok && !p.Dollar
@@ -108,10 +108,10 @@ func (c *compiler) quotedArgument(text string) (a argument, ok bool) {
 		if !ok {
 			return nil, false
 		}
-		a = append(append(a, argumentPart{text[last:at.start], -1}), value...)
+		a = append(append(a, constant(text[last:at.start])), value...)
 		last = at.end
 	}
-	return append(a, argumentPart{text[last:], -1}), true
+	return append(a, constant(text[last:])), true
 }
 
 // refArgument takes a ref that this shell fills in. One that another shell fills in later leaves the command to
@@ -123,9 +123,9 @@ func (c *compiler) refArgument(i int) (argument, bool) {
 	}
 	switch r.kind {
 	case literal:
-		return argument{{r.written[1:], -1}}, true
+		return argument{constant(r.written[1:])}, true
 	case unknownRef:
-		return argument{{r.written, -1}}, true
+		return argument{constant(r.written)}, true
 	}
 	if !r.filled || c.slots[r.slot].mode == pastedCode || c.slots[r.slot].number {
 		return nil, false

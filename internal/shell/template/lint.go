@@ -148,44 +148,11 @@ func (c *compiler) lintUnresolved(file *syntax.File) {
 		if !shell.IsPlainExpansion(p) {
 			continue
 		}
-		if text := c.unresolved(p.Param.Value); text != "" {
+		if text, meant := c.unknown("${"+p.Param.Value+"}", p.Param.Value); meant {
 			c.report(Warning, c.sourceOffset(int(p.Pos().Offset())),
 				finding{codeUnresolved, text + "; the script never sets it"})
 		}
 	}
-}
-
-// unresolved says what is wrong with a ${name} of nobody, if it looks like one of prodigy's.
-func (s *scanner) unresolved(name string) string {
-	if check.Among("item_id item_index item_total attempt", name) {
-		return fmt.Sprintf("${%s} is known only %s", name, knownOnly("worker"))
-	}
-	if place := knownOnly(name); place != "" {
-		return fmt.Sprintf("${%s} is known only %s", name, place)
-	}
-	near := s.misspelled(name)
-	if name == "item_json" && s.known("item") { // of the older tool
-		near = "item"
-	}
-	if near != "" {
-		return fmt.Sprintf("${%s} is not a prodigy value (did you mean ${%s}?)", name, near)
-	}
-	return ""
-}
-
-// misspelled returns the known name of which another is a slip of one or two letters, if it is. Names in capitals are
-// those of the environment.
-func (s *scanner) misspelled(name string) string {
-	if name == strings.ToUpper(name) {
-		return ""
-	}
-	best, least := "", 1+min(len(name)/3, 2)
-	for _, k := range s.names.all() {
-		if d := check.Distance(name, k); d < least && len(name) > 2 {
-			best, least = k, d
-		}
-	}
-	return best
 }
 
 // runsUnseen reports whether a script runs code of which its text says nothing.

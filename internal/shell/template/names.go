@@ -146,23 +146,3 @@ func ReservedName(name string) bool {
 	}
 	return slices.ContainsFunc(reservedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
-
-// knownOnly says where a name of prodigy is known that is not known everywhere: a text that has one at a wrong
-// place means it all the same. Of any other name it says nothing.
-func knownOnly(root string) string {
-	switch root {
-	case "item":
-		return "in agent_template, handlers and foreach"
-	case "items", "items_file":
-		return "in agent_template and handlers of a map with batch"
-	case "worker":
-		return "in agent_template and handlers"
-	case "map":
-		return "in reduce and merge"
-	case "error":
-		return "in steps that handle a failure"
-	case "validation":
-		return "after a step with validate and in its on_incomplete"
-	}
-	return ""
-}

@@ -63,10 +63,10 @@ func TestFieldsThatARootDoesNotHaveAreTold(t *testing.T) {
 func TestBareNamesThatLookLikeOnesOfProdigyAreRefusedInPlainText(t *testing.T) {
 	n := Names{}.With("map", Name{Root: true}).With("summary", Name{Root: true, Declared: true})
 	tests := []struct{ text, want string }{
-		{"sum ${item}", "1:5: PS004 ${item} is known only in agent_template, handlers and foreach; use $${item} for the literal text"},
-		{"${sumary} x", "1:1: PS004 ${sumary} is not a prodigy value (did you mean ${summary}?); use $${sumary} for the literal text"},
-		{"set ${HOME}", "1:5: PS004 ${HOME} is not a prodigy value, and no shell expands this text: use ${env.HOME} for the environment variable; use $${HOME} for the literal text"},
-		{"${other}", "1:1: PS004 ${other} is not a prodigy value, and no shell expands this text (known: map, summary); use $${other} for the literal text"},
+		{"sum ${item}", "1:5: PS004 unknown value ${item}: item is known in agent_template, handlers and foreach only; use $${item} for the literal text"},
+		{"${sumary} x", "1:1: PS004 unknown value ${sumary} (did you mean ${summary}?); use $${sumary} for the literal text"},
+		{"set ${HOME}", "1:5: PS004 unknown value ${HOME}: no shell expands this text, so use ${env.HOME} for the environment variable; use $${HOME} for the literal text"},
+		{"${other}", "1:1: PS004 unknown value ${other} (known: map, summary); use $${other} for the literal text"},
 		{"${other:-x}", "1:1: PS004 unknown value ${other:-x} (known: map, summary); use $${other:-x} for the literal text"},
 		{"${merge.x}", "1:1: PS004 unknown value ${merge.x}: merge is known with `workspace: git` at the root of the file; use $${merge.x} for the literal text"},
 		{"on ${date:%F}", "1:4: PS004 unknown value ${date:%F}: no shell expands this text, so run date +%F in an earlier step with `capture: name`, and use ${name} here; use $${date:%F} for the literal text"},

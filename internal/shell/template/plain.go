@@ -16,16 +16,8 @@ import (
 type Plain struct {
 	Diags []Diag // warnings
 
-	src string
-
-	// parts make up the text, in order. The last one has no slot.
-	parts []plainPart
-}
-
-// plainPart is constant text, and then a value unless slot is nil.
-type plainPart struct {
-	text string
-	slot *slot
+	pieces []piece
+	slots  []slot
 }
 
 // CompilePlain compiles such a text. Placeholders are replaced by their values as they are, and $$ is a dollar.
@@ -51,10 +43,14 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 		}
 		return strings.ReplaceAll(s, "$$", "$")
 	}
-	p := &Plain{src: src}
+	p := &Plain{}
 	last := 0
 	for _, r := range c.refs {
-		p.parts = append(p.parts, c.plainPart(r, constantText(src[last:r.start]), early))
+		p.pieces = append(p.pieces, constant(constantText(src[last:r.start])), c.plainPiece(r, early))
+		if at := len(p.pieces) - 1; p.pieces[at].slot >= 0 {
+			p.pieces[at].slot = len(p.slots)
+			p.slots = append(p.slots, slot{expr: r.expr, written: r.written})
+		}
 		last = r.end
 	}
 	// ${name%.txt}, ${#name} and their like, which only a shell can do.
@@ -66,7 +62,7 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 		}
 		c.report(Error, u.offset, finding{codePlaceholder, message})
 	}
-	p.parts = append(p.parts, plainPart{text: constantText(src[last:])})
+	p.pieces = append(p.pieces, constant(constantText(src[last:])))
 	c.lintBracesOfOthers()
 	for _, d := range c.diags {
 		if d.Severity == Warning {
@@ -83,12 +79,9 @@ func asText(written string) string { return "; use $" + written + " for the lite
 // text of $${name}.
 func (c *compiler) refuseUnknown(early bool) {
 	for _, u := range c.undeclared {
-		text := c.unresolved(u.name)
-		if text == "" && !early {
-			text = c.unknownInText(u.name)
-		}
+		text, meant := c.unknown("${"+u.name+"}", u.name)
 		switch {
-		case text == "":
+		case early && !meant:
 		case strings.HasPrefix(u.written, "$$"):
 			c.refs = append(
 				c.refs, &ref{kind: literal, start: u.offset, end: u.offset + len(u.written), written: u.written},
@@ -100,49 +93,32 @@ func (c *compiler) refuseUnknown(early bool) {
 	slices.SortFunc(c.refs, func(a, b *ref) int { return cmp.Compare(a.start, b.start) })
 }
 
-// unknownInText says what is wrong with a ${name} of nobody in a text that no shell reads.
-func (s *scanner) unknownInText(name string) string {
-	if name == strings.ToUpper(name) {
-		return fmt.Sprintf(
-			"${%s} is not a prodigy value, and no shell expands this text: use ${env.%s} for the environment variable",
-			name, name,
-		)
-	}
-	if name == "output" && s.known("last") {
-		return "${output} is not a prodigy value, and no shell expands this text: use ${last.output}"
-	}
-	return fmt.Sprintf(
-		"${%s} is not a prodigy value, and no shell expands this text (known: %s)", name,
-		strings.Join(s.names.all(), ", "),
-	)
-}
-
-// plainPart returns what a ref becomes, with the constant text before it.
-func (c *compiler) plainPart(r *ref, before string, early bool) plainPart {
+// plainPiece returns what a ref becomes.
+func (c *compiler) plainPiece(r *ref, early bool) piece {
 	switch {
 	case r.kind == literal:
-		return plainPart{text: before + r.written[1:]}
+		return constant(r.written[1:])
 	case r.kind == unknownRef:
 		// Early, only what is nearly a name of prodigy is an error: the root may be known later.
-		if !early || strings.Contains(r.fault.text, "did you mean") || knownOnly(r.root()) != "" {
+		if !early || r.meant {
 			r.fault.text += asText(r.written)
 			c.report(Error, r.start, r.fault)
 		}
-		return plainPart{text: before + r.written}
+		return constant(r.written)
 	case r.fault.code != "":
 		c.report(Error, r.start, r.fault)
 	case r.kind == short:
 		c.lintShortPath(r.expr.root, r.start, r.end)
 	}
-	return plainPart{text: before, slot: &slot{expr: r.expr, written: r.written, mode: oneText}}
+	return piece{text: r.written, quote: asIs}
 }
 
 // Before returns the text before its first placeholder whose root is one of those, or nil when it has no such
 // placeholder.
 func (p *Plain) Before(of func(root string) bool) *Plain {
-	for i, part := range p.parts {
-		if part.slot != nil && of(part.slot.expr.root) {
-			return &Plain{src: p.src, parts: append(slices.Clone(p.parts[:i]), plainPart{text: part.text})}
+	for i, part := range p.pieces {
+		if part.slot >= 0 && of(p.slots[part.slot].expr.root) {
+			return &Plain{pieces: p.pieces[:i], slots: p.slots[:part.slot]}
 		}
 	}
 	return nil
@@ -153,12 +129,9 @@ func (p *Plain) Before(of func(root string) bool) *Plain {
 // prodigy itself has made.
 func (p *Plain) Data(n Names) (written string, ok bool) {
 	c := &compiler{scanner: &scanner{names: n}}
-	for _, part := range p.parts {
-		if part.slot == nil || part.slot.expr == nil || part.slot.expr.root == "env" || c.isTrusted(part.slot.expr) {
-			continue
-		}
-		if is, _ := n.Lookup(part.slot.expr.root); !is.Constant {
-			return part.slot.written, true
+	for _, s := range p.slots {
+		if is, _ := n.Lookup(s.expr.root); !is.Constant && s.expr.root != "env" && !c.isTrusted(s.expr) {
+			return s.written, true
 		}
 	}
 	return "", false
@@ -166,28 +139,45 @@ func (p *Plain) Data(n Names) (written string, ok bool) {
 
 // Uses reports whether the text holds a placeholder whose root is this name.
 func (p *Plain) Uses(root string) bool {
-	return slices.ContainsFunc(
-		p.parts, func(part plainPart) bool { return part.slot != nil && part.slot.expr.root == root },
-	)
+	return slices.ContainsFunc(p.slots, func(s slot) bool { return s.expr.root == root })
 }
 
 // Bind returns the text with its values. The error is a *BindError.
 func (p *Plain) Bind(r Resolver) (string, error) {
-	return p.with(func(_ string, s *slot) (string, error) { return s.text(r) })
+	return p.Fill(r, func(_, _, value string) (string, error) { return value, nil })
 }
 
-// with returns the text with a value in each place. value also gets the constant text before the place, from
-// the one before.
-func (p *Plain) with(value func(before string, s *slot) (string, error)) (string, error) {
+// Turn makes of a value what takes its place. It gets the constant text before it, from the value before, and
+// how it is written.
+type Turn func(before, written, value string) (string, error)
+
+// Fill is Bind with each value turned.
+func (p *Plain) Fill(r Resolver, turn Turn) (string, error) {
+	return p.with(turn, func(s *slot) (string, error) {
+		list, err := s.list(r)
+		return strings.Join(list, " "), err
+	})
+}
+
+// Sample is Fill with the same value in every place.
+func (p *Plain) Sample(value string, turn Turn) (string, error) {
+	return p.with(turn, func(*slot) (string, error) { return value, nil })
+}
+
+func (p *Plain) with(turn Turn, value func(*slot) (string, error)) (string, error) {
 	var b strings.Builder
 	before := ""
-	for _, part := range p.parts {
-		b.WriteString(part.text)
-		before += part.text
-		if part.slot == nil {
+	for _, part := range p.pieces {
+		if part.slot < 0 {
+			b.WriteString(part.text)
+			before += part.text
 			continue
 		}
-		text, err := value(before, part.slot)
+		s := &p.slots[part.slot]
+		text, err := value(s)
+		if err == nil {
+			text, err = turn(before, s.written, text)
+		}
 		if err != nil {
 			return "", err
 		}
@@ -197,37 +187,8 @@ func (p *Plain) with(value func(before string, s *slot) (string, error)) (string
 	return b.String(), nil
 }
 
-// Turn makes of a value what takes its place. It gets the constant text before it, from the value before, and
-// how it is written.
-type Turn func(before, written, value string) (string, error)
-
-// Fill is Bind with each value turned.
-func (p *Plain) Fill(r Resolver, turn Turn) (string, error) {
-	return p.with(func(before string, s *slot) (string, error) {
-		text, err := s.text(r)
-		if err != nil {
-			return "", err
-		}
-		return turn(before, s.written, text)
-	})
-}
-
-// Sample is Fill with the same value in every place.
-func (p *Plain) Sample(value string, turn Turn) (string, error) {
-	return p.with(func(before string, s *slot) (string, error) { return turn(before, s.written, value) })
-}
-
 // Render is Bind for display: a placeholder without a value stays as it was written.
-func (p *Plain) Render(r Resolver) string {
-	// The function returns no error, and so there is none.
-	text, _ := p.with(func(_ string, s *slot) (string, error) {
-		if text, err := s.text(r); err == nil {
-			return text, nil
-		}
-		return s.written, nil
-	})
-	return text
-}
+func (p *Plain) Render(r Resolver) string { return render(p.pieces, p.slots, r) }
 
 // Expression is one placeholder that stands alone: its value keeps its kind.
 type Expression struct {
@@ -255,8 +216,9 @@ func CompileExpression(inner string, n Names) (*Expression, error) {
 
 // unknownExpression is the message for a text that is no placeholder of a known name.
 func (c *compiler) unknownExpression(inner string) string {
-	if end := shell.NameLen(inner); end == len(inner) {
-		return c.unknown(0, len("${")+end)
+	if shell.IsName(inner) {
+		text, _ := c.unknown("${"+inner+"}", inner)
+		return text
 	}
 	line, _, _ := strings.Cut(inner, "\n")
 	return fmt.Sprintf("%q is not a value (use item.name or ${item.name})", line[:min(len(line), 60)])

@@ -18,6 +18,7 @@ const (
 	quotedHeredoc                // the body of <<'EOF'
 	arithmetic                   // $((…)) and its like
 	comment
+	asIs // a text that no shell reads
 )
 
 // write returns text so that it stands for itself in the given place. A quoted heredoc needs no escapes and has none,

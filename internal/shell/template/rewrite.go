@@ -43,9 +43,9 @@ func (c *compiler) assemble() (*Template, error) {
 		return nil, err
 	}
 	slices.SortStableFunc(c.diags, func(a, b Diag) int { return cmp.Compare(a.Offset, b.Offset) })
-	t := &Template{Diags: c.diags, src: c.src, display: display, slots: c.slots, roots: c.used}
+	t := &Template{Diags: c.diags, display: display, slots: c.slots, roots: c.used}
 	for _, use := range check.ByKey(c.exports) {
-		t.exports = append(t.exports, *use)
+		t.slots = append(t.slots, *use)
 	}
 	t.setScript(pieces)
 	t.argv = c.plainCommand(c.file)

@@ -130,7 +130,7 @@ func (s *scanner) at(i, dollars int) int {
 // makeLiteral takes the second dollar into r, which then stands for its own text. In a script an unknown $${a.b} is no
 // ref at all, and the shell reads it as it is.
 func (s *scanner) makeLiteral(r *ref) {
-	if r.kind == unknownRef && !r.meant && knownOnly(r.root()) == "" && !s.noShell {
+	if r.kind == unknownRef && !r.meant && !s.noShell {
 		s.refs = s.refs[:len(s.refs)-1]
 		return
 	}
@@ -164,16 +164,10 @@ func (s *scanner) braced(i int) int {
 	if s.known(s.src[nameStart:end]) {
 		return s.ours(i, end)
 	}
-	if looksDotted(s.src[end:]) {
-		to := s.addUnknown(i, s.unknown(i, end))
-		s.refs[len(s.refs)-1].meant = s.meant(s.src[nameStart:end])
-		return to
-	}
-	if sourceEnd, ok := s.source(i, end); ok {
-		return sourceEnd
-	}
-	if s.noShell && strings.HasPrefix(s.src[end:], ":-") {
-		return s.addUnknown(i, s.unknown(i, end))
+	if rest := s.src[end:]; looksDotted(rest) || s.noShell && strings.HasPrefix(rest, ":-") || isSource(rest) {
+		if to, ok := s.addUnknown(i, end); ok {
+			return to
+		}
 	}
 	if strings.HasPrefix(s.src[end:], "}") {
 		s.undeclared = append(s.undeclared, nativeUse{s.src[nameStart:end], i, s.src[i : end+1]})
@@ -230,8 +224,9 @@ func (s *scanner) ours(i, nameEnd int) int {
 		s.add(simple, i, end, e, finding{})
 		return end
 	}
-	if instead := s.ofGit(i, nameEnd); name == "workflow" && instead != "" {
-		return s.addUnknown(i, "unknown value "+s.src[i:closing(s.src, i)]+": "+instead)
+	if name == "workflow" && s.retired(name, strings.TrimSuffix(s.src[nameEnd:closing(s.src, i)], "}")) != "" {
+		to, _ := s.addUnknown(i, nameEnd)
+		return to
 	}
 	e, end, fault := parseExpr(s.src, i, nameEnd)
 	if fault.code == "" {
@@ -298,11 +293,22 @@ func (s *scanner) add(kind refKind, start, end int, e *expr, fault finding) {
 	s.refs = append(s.refs, &ref{kind: kind, start: start, end: end, written: s.src[start:end], expr: e, fault: fault})
 }
 
-// addUnknown takes the expansion at i as a name of nobody, and returns its end.
-func (s *scanner) addUnknown(i int, text string) int {
-	end := closing(s.src, i)
+// addUnknown takes the expansion at i, whose name ends at nameEnd, as one of nobody, and returns its end. It is not ok
+// if the expansion can be the shell's.
+func (s *scanner) addUnknown(i, nameEnd int) (end int, ok bool) {
+	end = closing(s.src, i)
+	name, rest := s.src[i+2:nameEnd], s.src[nameEnd:end]
+	text, meant := s.unknown(s.src[i:end], name)
+	if instead := s.retired(name, strings.TrimSuffix(rest, "}")); instead != "" {
+		text, meant = "unknown value "+s.src[i:end]+": "+instead, looksDotted(rest)
+	} else if isSource(rest) {
+		return 0, false
+	} else if s.isForeign(name) {
+		meant = false
+	}
 	s.add(unknownRef, i, end, nil, finding{codeUnknown, text})
-	return end
+	s.refs[len(s.refs)-1].meant = meant
+	return end, true
 }
 
 // looksDotted reports whether what follows a name can only be a placeholder: no shell has ${a.b} or ${a|b}.
@@ -310,111 +316,10 @@ func looksDotted(rest string) bool {
 	return len(rest) > 1 && (rest[0] == '.' || rest[0] == '|') && rest[1] != '}'
 }
 
-// unknown is the message for a dotted name whose root nobody declared.
-func (s *scanner) unknown(start, rootEnd int) string {
-	name := s.src[start+2 : rootEnd]
-	names := s.names.all()
-	text := "unknown value " + s.src[start:closing(s.src, start)]
-	if where := knownOnly(name); where != "" {
-		return fmt.Sprintf("%s: %s is known %s only", text, name, where)
-	}
-	if name == "merge" || name == "workspace" {
-		return text + ": " + name + " is known with `workspace: git` at the root of the file"
-	}
-	if instead := s.ofGit(start, rootEnd); name == "step" && instead != "" {
-		return text + ": " + instead
-	}
-	if near := check.Nearest(name, names); near != "" {
-		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
-	}
-	return fmt.Sprintf("%s (known: %s)", text, strings.Join(names, ", "))
-}
-
-// foreignRoots are what names of terraform, of Maven and of JavaScript begin with.
-const foreignRoots = "count data document each local module path process project self terraform this var window"
-
-// meant reports whether a dotted name of nobody is hardly that of another language: it is one of prodigy, or nearly
-// one, and does not stand in a template of JavaScript, which has backquotes around it.
-func (s *scanner) meant(root string) bool {
-	if root == "step" {
-		return true
-	}
-	if check.Among(foreignRoots, root) || strings.Contains(s.src, "`") {
-		return false
-	}
-	return root == "merge" || root == "workspace" || knownOnly(root) != "" || check.Nearest(root, s.names.all()) != ""
-}
-
-// ofGit returns what to write instead of a value that the older tool took from git after each step, as in
-// ${step.files_added:*.go}: start is that of the expansion, rootEnd the end of its root. Of any other field it says
-// nothing.
-func (s *scanner) ofGit(start, rootEnd int) string {
-	inside := strings.TrimPrefix(strings.TrimSuffix(s.src[rootEnd:closing(s.src, start)], "}"), ".")
-	field := inside[:shell.NameLen(inside)]
-	glob := strings.TrimPrefix(inside[len(field):], ":")
-	base := "$base"
-	if s.known("workspace") {
-		base = "$PRODIGY_BASE"
-	}
-	var command string
-	switch field {
-	case "files_added", "files_modified", "files_deleted":
-		command = "git diff --name-only --diff-filter=" + strings.ToUpper(field[len("files_"):][:1]) + ` "` + base + `"`
-	case "files_changed":
-		command = `git diff --name-only "` + base + `"`
-	case "commits":
-		command = `git rev-list "` + base + `"..HEAD`
-	case "commit_count":
-		command = `git rev-list --count "` + base + `"..HEAD`
-	case "insertions", "deletions":
-		command = `git diff --shortstat "` + base + `"`
-	default:
-		return ""
-	}
-	if glob != "" && !strings.Contains(glob, "'") && strings.HasPrefix(command, "git diff --name-only") {
-		command += " -- '" + glob + "'"
-	}
-	const capture = "run git rev-parse HEAD with `capture: base`"
-	switch own := s.known("workspace"); {
-	case own && s.noShell:
-		return "no shell expands this text, so run " + command + " in an earlier step with `capture: name`, and use ${name} here"
-	case own:
-		return "use " + command
-	case s.noShell:
-		return "no shell expands this text, so " + capture + " in an earlier step, then " + command + " with `capture: name`, and use ${name} here"
-	}
-	return "use " + command + ", and " + capture + " in an earlier step"
-}
-
-// source takes the expansion at i if it asked the older tool for something: the output of a command, a date, a file or
-// a field of JSON. It returns its end.
-func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
-	rest := s.src[nameEnd:]
-	if len(rest) < 2 || rest[0] != ':' || strings.IndexByte("-=?+ \t\n0123456789", rest[1]) >= 0 {
-		return 0, false
-	}
-	end = closing(s.src, i)
-	command, instead := strings.TrimSuffix(s.src[min(nameEnd+1, end):end], "}"), ""
-	switch s.src[i+2 : nameEnd] {
-	case "cmd":
-	case "date":
-		command = "date +" + command
-	case "file":
-		command = "cat " + command
-	case "json":
-		instead = "capture the text with capture_format: json, and name the field, as in ${<capture>.field}"
-	default:
-		return 0, false
-	}
-	switch {
-	case instead != "":
-	case s.noShell:
-		instead = "no shell expands this text, so run " + command +
-			" in an earlier step with `capture: name`, and use ${name} here"
-	default:
-		instead = "use $(" + command + ")"
-	}
-	return s.addUnknown(i, "unknown value "+s.src[i:end]+": "+instead), true
+// isSource reports whether what follows a name asked the older tool for something, as in ${cmd:ls}, and is no operator
+// of a shell.
+func isSource(rest string) bool {
+	return len(rest) > 1 && rest[0] == ':' && strings.IndexByte("-=?+ \t\n0123456789", rest[1]) < 0
 }
 
 // isValue reports whether r stands for a value, and not for text.

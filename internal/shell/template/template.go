@@ -34,8 +34,6 @@ type Options struct {
 type Template struct {
 	Diags []Diag // warnings and notes
 
-	src string
-
 	// script is the whole script if no piece of it depends on values. Otherwise the script is made of pieces.
 	script string
 	pieces []piece
@@ -46,8 +44,7 @@ type Template struct {
 	// display is the text as written, with its placeholders, for Render.
 	display []piece
 
-	slots   []slot
-	exports []exportedVar
+	slots []slot
 
 	// roots are the roots of the placeholders that are filled in, for Uses.
 	roots map[string]bool
@@ -73,7 +70,8 @@ type piece struct {
 
 func constant(text string) piece { return piece{text: text, slot: -1} }
 
-// slot is a value of a script in one form; all placeholders for it share the variable.
+// slot is a value of a script in one form; all placeholders for it share the variable. A declared name that the script
+// uses as $name has one, too: the shell finds it in its environment, and expands it natively.
 type slot struct {
 	variable string
 	expr     *expr
@@ -89,6 +87,9 @@ type slot struct {
 
 	// child reports whether another shell reads the value, so that it must stay in the environment, however large.
 	child bool
+
+	// optional reports whether every use has a default of the shell's, so that a missing value is no error.
+	optional bool
 }
 
 type slotMode uint8
@@ -102,28 +103,9 @@ const (
 	pastedCode
 )
 
-// exportedVar is a declared name that the script uses as $name: the shell finds it in its environment, and
-// expands it natively.
-type exportedVar struct {
-	name string
-
-	// required reports whether some use has no default, so that a missing value is an error.
-	required bool
-
-	// number and child are as in slot.
-	number bool
-	child  bool
-}
-
-// argument is a word of a plain command: its parts are joined, but a list that stands alone is an argument for
+// argument is a word of a plain command: its pieces are joined, but a list that stands alone is an argument for
 // each element.
-type argument []argumentPart
-
-// argumentPart is constant text when slot is negative.
-type argumentPart struct {
-	text string
-	slot int
-}
+type argument []piece
 
 // binding is one Bind under way.
 type binding struct {

@@ -187,12 +187,12 @@ func (c *compiler) nativeUse(name string, s quoteContext, required, child bool) 
 	}
 	e := c.exports[name]
 	if e == nil {
-		e = &exportedVar{name: name}
+		e = &slot{variable: name, expr: &expr{root: name}, written: "$" + name, plain: true, optional: true}
 		c.exports[name] = e
 	}
 	// One name has one variable, so the strictest of its uses counts.
 	e.number = e.number || s.number
-	e.required = e.required || required
+	e.optional = e.optional && !required
 	e.child = e.child || child
 }
 
