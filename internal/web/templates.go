@@ -108,7 +108,9 @@ var functions = template.FuncMap{
 	"style": func() template.CSS { return template.CSS(chartsStyle) },
 	"badge": func(state jobs.State, c view.Counts) badge { return badgeOf(state, c.Failed+c.Rejected, c.Skipped) },
 	"summed": func(s job.Summary) badge {
-		return badgeOf(s.State, s.Metrics.Failed+s.Metrics.Rejected, s.Metrics.Skipped)
+		b := badgeOf(s.State, s.Metrics.Failed+s.Metrics.Rejected, s.Metrics.Skipped)
+		b.Text = s.StateShown()
+		return b
 	},
 	"button": buttonOf,
 
