@@ -163,6 +163,11 @@ func (p *Preset) compile() error {
 	`)); err != nil {
 		return err
 	}
+	for _, price := range check.ByKey(p.Prices) {
+		if err := price.check(); err != nil {
+			return err
+		}
+	}
 	p.picks, p.sums = nil, nil
 	for name, written := range check.ByKey(p.Pick) {
 		pick := *written
@@ -180,19 +185,19 @@ func (p *Preset) compile() error {
 			if s.pick == stdoutName && p.Parse == Text && name == "text" {
 				continue
 			}
-			for _, pick := range []string{s.pick, s.after} {
-				if pick != "" && p.pick(pick) == nil {
-					return fmt.Errorf("take.%s: there is no pick %q", name, pick)
-				}
+			pick, err := p.need("take."+name, s.pick)
+			if err == nil && s.after != "" {
+				_, err = p.need("take."+name, s.after)
+			}
+			if err != nil {
+				return err
 			}
 			if s.sum || s.count || s.join {
 				p.sums = append(p.sums, s)
 			} else {
-				p.pick(s.pick).kept = true
+				pick.kept = true
 			}
-			if name == "session_id" {
-				p.pick(s.pick).session = true
-			}
+			pick.session = pick.session || name == "session_id"
 		}
 	}
 	if err := p.compileWatch(); err != nil {

@@ -89,36 +89,25 @@ func (p *Preset) TellsCost(model string) bool {
 // AddsUpCost reports whether a run says while it goes on what it has cost by then.
 func (p *Preset) AddsUpCost() bool { return len(p.Take["cost_usd"]) > 0 && p.Take["cost_usd"][0].sum }
 
-// Price is what a million tokens of a model cost, in US dollars.
-type Price struct {
-	Input  float64  `yaml:"input"`
-	Cached *float64 `yaml:"cached,omitempty"` // default as much as Input
-	Output float64  `yaml:"output"`
-}
+// Price is what a million tokens of a model cost, in US dollars: input, cached, which is by default as much as input,
+// and output.
+type Price map[string]float64
 
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (p *Price) UnmarshalYAML(n *yaml.Node) error {
-	type plain Price
-	var keys map[string]float64
-	if err := n.Decode(&keys); err != nil {
-		return fmt.Errorf(
-			"line %d: a price is {input: DOLLARS, cached: DOLLARS, output: DOLLARS} for a million tokens", n.Line,
-		)
+// check returns what is wrong with a price.
+func (p Price) check() error {
+	if err := known("prices", p, []string{"input", "cached", "output"}); err != nil {
+		return err
 	}
-	if err := known("prices", keys, []string{"input", "cached", "output"}); err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	for _, name := range []string{"input", "output"} {
-		if _, written := keys[name]; !written {
-			return fmt.Errorf("line %d: a price needs input and output", n.Line)
-		}
-	}
-	for name, dollars := range keys {
+	for name, dollars := range check.ByKey(p) {
 		if !(dollars >= 0 && dollars <= maxPrice) {
-			return fmt.Errorf("line %d: %s must be from 0 to %d dollars", n.Line, name, maxPrice)
+			return fmt.Errorf("prices: %s must be from 0 to %d dollars", name, maxPrice)
 		}
 	}
-	return n.Decode((*plain)(p))
+	_, input := p["input"]
+	if _, output := p["output"]; !input || !output {
+		return errors.New("a price needs input and output, in dollars for a million tokens")
+	}
+	return nil
 }
 
 // maxPrice bounds what a million tokens may cost, in dollars.
@@ -144,11 +133,11 @@ func (p *Preset) price(model string) (found Price, ok bool) {
 // CostOf returns what tokens of a model cost in US dollars. It reports false if there is no price.
 func (p *Preset) CostOf(model string, t Tokens) (dollars float64, ok bool) {
 	price, ok := p.price(model)
-	cached := price.Input
-	if price.Cached != nil {
-		cached = *price.Cached
+	cached, written := price["cached"]
+	if !written {
+		cached = price["input"]
 	}
-	return (float64(t.Input)*price.Input + float64(t.Cached)*cached + float64(t.Output)*price.Output) / 1e6, ok
+	return (float64(t.Input)*price["input"] + float64(t.Cached)*cached + float64(t.Output)*price["output"]) / 1e6, ok
 }
 
 // PoolName returns the pool of the agents that the preset starts.
@@ -508,6 +497,14 @@ func (p *Preset) pick(name string) *Pick {
 		}
 	}
 	return nil
+}
+
+// need is pick, with an error if there is none with that name. where names the key that needs it.
+func (p *Preset) need(where, name string) (*Pick, error) {
+	if pick := p.pick(name); pick != nil {
+		return pick, nil
+	}
+	return nil, fmt.Errorf("%s: there is no pick %q", where, name)
 }
 
 // Watching says how the output of a CLI shows that it gets on, and how long it may be without that.

@@ -2,12 +2,11 @@ package ai
 
 import (
 	"bytes"
-	"slices"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
 
-	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
@@ -29,9 +28,7 @@ const (
 type Reading struct {
 	preset *Preset
 
-	// partial is the start of a line that is not complete. It is dropped when long says that the line is too long.
-	partial []byte
-	long    bool
+	split splitter
 
 	// number counts the lines so far, and skipped those of them that were too long.
 	number, skipped int
@@ -43,11 +40,13 @@ type Reading struct {
 	lines map[string][]byte
 	at    map[string]int
 
-	// open is how many further lines of a text belong to the pick.
-	open map[string]int
+	// texts has the last lines of each pick of a text: what its groups match and, as text, the lines. open is how many
+	// further lines belong to the pick.
+	texts map[string]map[string]string
+	open  map[string]int
 
-	// values are those of the sources that add up, in the order of preset.sums.
-	values []accumulated
+	// values are those of the sources that add up.
+	values map[*source]*accumulated
 
 	// signs are those so far, without Tools. tools has the ids of the tools that run.
 	signs Signs
@@ -79,59 +78,61 @@ func (v *accumulated) first(id []byte) bool {
 
 // Read returns a Reading of one run of the CLI.
 func (p *Preset) Read() *Reading {
-	return &Reading{
-		preset: p, lines: map[string][]byte{}, at: map[string]int{}, open: map[string]int{},
-		values: make([]accumulated, len(p.sums)), tools: map[string]struct{}{},
-		stderr: tail{most: maxStderr}, stdout: tail{most: maxStderr},
+	r := &Reading{
+		preset: p, split: splitter{most: maxLine}, lines: map[string][]byte{}, at: map[string]int{},
+		texts: map[string]map[string]string{}, open: map[string]int{}, values: map[*source]*accumulated{},
+		tools: map[string]struct{}{}, stderr: tail{most: maxStderr}, stdout: tail{most: maxStderr},
 	}
+	if p.Parse == Text {
+		r.split.most = maxTextLine
+	}
+	for _, s := range p.sums {
+		r.values[s] = new(accumulated)
+	}
+	return r
 }
 
 // Write takes what was printed to stdout. It never fails.
 func (r *Reading) Write(p []byte) (int, error) {
-	n := len(p)
 	if r.preset.Parse == Text {
 		r.stdout.write(p)
 	}
-	for {
-		i := bytes.IndexByte(p, '\n')
-		if i < 0 {
-			break
-		}
-		switch {
-		case !r.long && len(r.partial) == 0 && i <= r.longest():
-			r.line(p[:i])
-		case !r.long && r.grow(p[:i]):
-			r.line(r.partial)
-		default:
-			r.long = false
+	r.split.write(p, func(line []byte, long bool) {
+		if long {
 			r.number++
+			r.skipped++
+			return
 		}
-		r.partial = r.partial[:0]
-		p = p[i+1:]
-	}
-	if !r.long && len(p) > 0 {
-		r.grow(p)
-	}
-	return n, nil
+		r.line(line)
+	})
+	return len(p), nil
 }
 
-// grow adds p to the line that is not complete. It reports false when that becomes too long: then it is left out.
-func (r *Reading) grow(p []byte) bool {
-	if len(r.partial)+len(p) > r.longest() {
-		r.long, r.partial = true, nil
-		r.skipped++
-		return false
-	}
-	r.partial = append(r.partial, p...)
-	return true
+// splitter cuts what is printed into lines.
+type splitter struct {
+	// most is how long a line may be.
+	most int
+
+	// begun is the start of a line that is not complete. It is dropped when long says that the line is too long.
+	begun []byte
+	long  bool
 }
 
-// longest returns how long a line may be.
-func (r *Reading) longest() int {
-	if r.preset.Parse == Text {
-		return maxTextLine
+// write calls take with each line that p completes. One that is too long is empty.
+func (s *splitter) write(p []byte, take func(line []byte, long bool)) {
+	for {
+		before, after, whole := bytes.Cut(p, []byte("\n"))
+		if s.long = s.long || len(s.begun)+len(before) > s.most; s.long {
+			s.begun = nil
+		} else {
+			s.begun = append(s.begun, before...)
+		}
+		if !whole {
+			return
+		}
+		take(s.begun, s.long)
+		s.begun, s.long, p = s.begun[:0], false, after
 	}
-	return maxLine
 }
 
 // WriteStderr takes what was printed to stderr.
@@ -141,7 +142,7 @@ func (r *Reading) WriteStderr(p []byte) { r.stderr.write(p) }
 func (r *Reading) line(line []byte) {
 	r.number++
 	if r.preset.Parse == Text {
-		r.textLine(strings.TrimRight(strings.ToValidUTF8(string(line[:min(len(line), maxTextLine)]), "\uFFFD"), "\r"))
+		r.textLine(strings.TrimRight(strings.ToValidUTF8(string(line), "\uFFFD"), "\r"))
 		return
 	}
 	line = bytes.TrimSpace(line)
@@ -223,8 +224,7 @@ func (r *Reading) picked(p *Pick, doc []byte) {
 
 // addUp adds what a line of a pick has to the sources that add up.
 func (r *Reading) addUp(p *Pick, doc []byte) {
-	for i, s := range r.preset.sums {
-		v := &r.values[i]
+	for s, v := range r.values {
 		if s.join && s.after == p.name {
 			v.text.Reset()
 		}
@@ -267,25 +267,25 @@ func (r *Reading) textLine(line string) {
 	for _, p := range r.preset.picks {
 		if more := r.open[p.name]; more > 0 {
 			r.open[p.name] = more - 1
-			r.lines[p.name] = append(r.lines[p.name], " "+line...)
+			r.texts[p.name]["text"] += " " + line
 		}
-		m := p.line.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		says |= p.sign
-		r.signs.Known = true
-		r.at[p.name] = r.number
-		r.open[p.name] = p.lines - 1
-		var fields strings.Builder
-		for i, group := range p.line.SubexpNames() {
-			if i > 0 && group != "" {
-				fields.WriteString(jsonText(group) + ":" + jsonText(m[i]) + ",")
+		if m := p.line.FindStringSubmatch(line); m != nil {
+			says |= p.sign
+			r.signs.Known = true
+			r.at[p.name] = r.number
+			r.open[p.name] = p.lines - 1
+			fields := map[string]string{"text": line}
+			for i, group := range p.line.SubexpNames() {
+				if group != "" {
+					fields[group] = m[i]
+				}
 			}
+			r.texts[p.name] = fields
+			r.addUp(p, rawjson.Of(fields))
 		}
-		r.addUp(p, []byte("{"+strings.TrimSuffix(fields.String(), ",")+"}"))
-		// close makes JSON of the rest.
-		r.lines[p.name] = append(r.lines[p.name][:0], "{"+fields.String()+`"text":`+line...)
+		if fields := r.texts[p.name]; fields != nil {
+			r.lines[p.name] = rawjson.Of(fields)
+		}
 	}
 	if says != 0 {
 		r.sawLine(says)
@@ -294,58 +294,39 @@ func (r *Reading) textLine(line string) {
 
 // close takes the last line, which may have no end.
 func (r *Reading) close() {
-	if len(r.partial) > 0 {
-		line := r.partial
-		r.partial = nil
-		r.line(line)
+	if r.split.long {
+		r.skipped++
+	} else if len(r.split.begun) > 0 {
+		r.line(r.split.begun)
 	}
-	if r.preset.Parse == Text {
-		for name, kept := range r.lines {
-			if !rawjson.Valid(kept) {
-				const mark = `"text":`
-				i := bytes.Index(kept, []byte(mark)) + len(mark)
-				r.lines[name] = append(append(slices.Clone(kept[:i]), jsonText(string(kept[i:]))...), '}')
-			}
-		}
-	}
+	r.split = splitter{most: r.split.most}
 }
 
 // facts returns what conditions look at.
 func (r *Reading) facts(e End) []byte {
-	b := []byte(`{"exit":`)
+	at := map[string]int{}
+	for _, p := range r.preset.picks {
+		at[p.name] = r.at[p.name]
+	}
+	facts := map[string]any{
+		"exit": e.ExitCode, "stderr": r.stderr.String(), "plain": r.plain, "allow_denied": e.AllowDenied,
+		"allow_empty": e.AllowEmpty, "at": at,
+	}
 	if e.Signal != "" {
-		b = append(b, "null"...)
-	} else {
-		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
+		facts["exit"] = nil
 	}
-	b = append(b, `,"stderr":`+jsonText(r.stderr.String())+`,"plain":`+jsonText(r.plain)...)
 	if r.preset.Parse == Text {
-		b = append(b, `,"stdout":`+jsonText(r.stdout.String())...)
+		facts["stdout"] = r.stdout.String()
 	}
-	b = append(
-		b,
-		`,"allow_denied":`+strconv.FormatBool(e.AllowDenied)+`,"allow_empty":`+strconv.FormatBool(e.AllowEmpty)+`,"at":{`...,
-	)
-	for i, p := range r.preset.picks {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, jsonText(p.name)+":"+strconv.Itoa(r.at[p.name])...)
+	for name, line := range r.lines {
+		facts[name] = json.RawMessage(line)
 	}
-	b = append(b, '}')
-	for name, line := range check.ByKey(r.lines) {
-		b = append(append(b, ","+jsonText(name)+":"...), line...)
-	}
-	return append(b, '}')
+	return rawjson.Of(facts)
 }
 
 // value returns what a source has: a text or a number as it is spelled, or JSON. Empty: nothing.
 func (r *Reading) value(s *source) string {
-	for i, summed := range r.preset.sums {
-		if summed != s {
-			continue
-		}
-		v := &r.values[i]
+	if v := r.values[s]; v != nil {
 		switch {
 		case !v.any:
 			return ""

@@ -165,7 +165,7 @@ func claudeCall(id string) string {
 // The price of a model is that under its name, else under the longest part of it, else under *.
 func TestPricesOfModels(t *testing.T) {
 	p := &Preset{Prices: map[string]Price{
-		"gpt-5": {Input: 1, Cached: new(0.5), Output: 10}, "gpt-5-mini": {Input: 0.1, Output: 1}, "*": {Input: 7, Output: 7},
+		"gpt-5": {"input": 1, "cached": 0.5, "output": 10}, "gpt-5-mini": {"input": 0.1, "output": 1}, "*": {"input": 7, "output": 7},
 	}}
 	tokens := Tokens{Input: 1e6, Cached: 2e6, Output: 3e6}
 	for model, want := range map[string]float64{"gpt-5": 32, "openai/gpt-5-2026": 32, "gpt-5-mini": 3.3, "other": 42, "": 42} {
@@ -217,8 +217,8 @@ func TestAReadingKeepsNoMoreThanItNeeds(t *testing.T) {
 	for range 60 {
 		_, _ = r.Write(long)
 	}
-	if cap(r.partial) > 2*maxLine {
-		t.Errorf("got a buffer of %d bytes for one line", cap(r.partial))
+	if cap(r.split.begun) > 2*maxLine {
+		t.Errorf("got a buffer of %d bytes for one line", cap(r.split.begun))
 	}
 	_, _ = r.Write([]byte("\n" + goodEnd))
 	if v := r.Verdict(End{}); v.Outcome != Success || r.skipped != 1 {
@@ -276,10 +276,10 @@ mine:
 		"claude: {options: {modell: [x]}}":                          `agents.yml:1:1: agents.claude: unknown key "modell" in options (did you mean "model"?)`,
 		"claude: {take: {text: nowhere.x}}":                         `agents.yml:1:1: agents.claude: take.text: there is no pick "nowhere"`,
 		"claude: {may: {writ: [x]}}":                                `agents.yml:1:1: agents.claude: unknown key "writ" in may (want read, edit, all, said)`,
-		"claude: {prices: {m: {input: 1}}}":                         `agents.yml:1:1: agents.claude: line 1: a price needs input and output`,
-		"claude: {prices: {m: {input: 1, outputs: 2}}}":             `agents.yml:1:1: agents.claude: line 1: unknown key "outputs" in prices (did you mean "output"?)`,
-		"claude: {prices: {m: {input: 1, output: -2}}}":             `agents.yml:1:1: agents.claude: line 1: output must be from 0 to 1000000 dollars`,
-		"claude: {prices: {m: 3}}":                                  `agents.yml:1:1: agents.claude: line 1: a price is {input: DOLLARS, cached: DOLLARS, output: DOLLARS} for a million tokens`,
+		"claude: {prices: {m: {input: 1}}}":                         `agents.yml:1:1: agents.claude: a price needs input and output, in dollars for a million tokens`,
+		"claude: {prices: {m: {input: 1, outputs: 2}}}":             `agents.yml:1:1: agents.claude: unknown key "outputs" in prices (did you mean "output"?)`,
+		"claude: {prices: {m: {input: 1, output: -2}}}":             `agents.yml:1:1: agents.claude: prices: output must be from 0 to 1000000 dollars`,
+		"claude: {prices: {m: 3}}":                                  "agents.yml:1:1: agents.claude: unmarshal errors:\n  line 1: cannot unmarshal !!int `3` into ai.Price",
 		"claude: {pick: {x: {line: a}}}":                            `agents.yml:1:1: agents.claude: pick.x: line is for parse: text, fields are for jsonl`,
 	} {
 		if _, err := Load(layer(text)); err == nil || err.Error() != want {

@@ -17,8 +17,8 @@ func (p *Preset) compileShow() error {
 	p.shown = make([]*Shown, len(p.Show))
 	for i, written := range p.Show {
 		s := *written
-		if p.pick(s.Of) == nil {
-			return fmt.Errorf("show: there is no pick %q", s.Of)
+		if _, err := p.need("show", s.Of); err != nil {
+			return err
 		}
 		if p.Parse != JSONL {
 			return fmt.Errorf("show is for parse: %s: a text is shown as it is", JSONL)
@@ -64,10 +64,9 @@ type Transcript struct {
 
 	preset *Preset
 
-	// line is the start of a line that is not complete. long means that it is too long, cut that its beginning is not
-	// known.
-	line      []byte
-	long, cut bool
+	// cut means that the beginning of the line is not known.
+	split splitter
+	cut   bool
 
 	// middle means that what the agent says is in the middle of a line.
 	middle bool
@@ -75,10 +74,12 @@ type Transcript struct {
 }
 
 // Transcript returns a Transcript of one run. cut says that its first line may be without its beginning.
-func (p *Preset) Transcript(cut bool) *Transcript { return &Transcript{preset: p, cut: cut} }
+func (p *Preset) Transcript(cut bool) *Transcript {
+	return &Transcript{preset: p, split: splitter{most: maxLine}, cut: cut}
+}
 
 // Gap says that something is missing here.
-func (t *Transcript) Gap() { t.line, t.long, t.cut = t.line[:0], false, true }
+func (t *Transcript) Gap() { t.split.begun, t.split.long, t.cut = nil, false, true }
 
 // Write takes what was printed, and returns what people see of it: whole lines, except where the agent goes on
 // in the middle of one.
@@ -87,36 +88,24 @@ func (t *Transcript) Write(p []byte) []byte {
 		return p
 	}
 	t.out.Reset()
-	for {
-		before, after, whole := bytes.Cut(p, []byte("\n"))
-		if t.long = t.long || len(t.line)+len(before) > maxLine; t.long {
-			t.line = nil
-		} else {
-			t.line = append(t.line, before...)
-		}
-		if !whole {
-			break
-		}
-		t.end()
-		p = after
-	}
+	t.split.write(p, t.line)
 	return bytes.Clone(t.out.Bytes())
 }
 
 // Close returns the rest.
 func (t *Transcript) Close() []byte {
 	t.out.Reset()
-	if len(t.line) > 0 {
-		t.end()
-	}
+	t.line(t.split.begun, false)
 	t.newLine()
+	t.split.begun = nil
 	return bytes.Clone(t.out.Bytes())
 }
 
-// end takes the end of a line.
-func (t *Transcript) end() {
-	line, long, cut := bytes.TrimSpace(t.line), t.long, t.cut
-	t.line, t.long, t.cut = t.line[:0], false, false
+// line takes a line.
+func (t *Transcript) line(line []byte, long bool) {
+	cut := t.cut
+	t.cut = false
+	line = bytes.TrimSpace(line)
 	switch {
 	case long:
 		t.add("· ", "a line of more than "+strconv.Itoa(maxLine>>20)+" MiB")

@@ -96,32 +96,24 @@ func problemAt(w *workflow.Workflow, at workflow.Pos, message string, args ...an
 	return w.ProblemAt(at, fmt.Sprintf(message, args...))
 }
 
-// CheckInstalled finds the executables of the CLIs that those agent steps of w use that run here.
-func (set Set) CheckInstalled(w *workflow.Workflow, here func(workflow.StepRef) bool) error {
+// CheckInstalled finds the executables of the CLIs that those steps of w use that run here. Claude is the argv of
+// claude steps.
+func (set Set) CheckInstalled(w *workflow.Workflow, claude []string, here func(workflow.StepRef) bool) error {
 	for at, s := range w.EachStep() {
-		if s.Agent == nil || !here(at) {
+		if s.Agent == nil && s.Claude == nil || !here(at) {
 			continue
 		}
-		program := set[s.Agent.Preset()].Argv[0]
+		program, pos := claude[0], workflow.Pos{}
+		instead := "PRODIGY_CLAUDE_COMMAND, or agent.command in config.yml"
+		if s.Agent != nil {
+			program, pos = set[s.Agent.Preset()].Argv[0], s.Agent.Prompt.Pos
+			instead = "argv of agents." + s.Agent.Preset()
+		} else {
+			pos = s.Claude.Pos
+		}
 		if _, err := exec.LookPath(program); err != nil {
-			return invalid(w, s.Agent.Prompt.Pos,
-				"agent: %q is not an executable on PATH: install it, or set argv of agents.%s", program, s.Agent.Preset())
+			return invalid(w, pos, "%s: %q is not an executable on PATH: install it, or set %s", s.Kind(), program, instead)
 		}
-	}
-	return nil
-}
-
-// CheckClaude finds the executable of argv, when a step of w needs it that runs here.
-func CheckClaude(w *workflow.Workflow, argv []string, here func(workflow.StepRef) bool) error {
-	for at, step := range w.EachStep() {
-		if step.Claude == nil || !here(at) {
-			continue
-		}
-		if _, err := exec.LookPath(argv[0]); err != nil {
-			const message = "claude: %q is not an executable on PATH: install it, or set PRODIGY_CLAUDE_COMMAND, or agent.command in config.yml"
-			return invalid(w, step.Claude.Pos, message, argv[0])
-		}
-		return nil
 	}
 	return nil
 }

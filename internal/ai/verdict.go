@@ -187,12 +187,8 @@ func (r *Reading) Cost() (dollars float64, known bool) {
 	if len(sources) == 0 || !sources[0].sum {
 		return 0, false
 	}
-	for i, s := range r.preset.sums {
-		if s == sources[0] {
-			return r.values[i].sum, r.values[i].any
-		}
-	}
-	return 0, false
+	v := r.values[sources[0]]
+	return v.sum, v.any
 }
 
 // sentence returns the CLI's own sentence about a failure, or what is known instead.

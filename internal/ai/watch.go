@@ -155,9 +155,9 @@ func (p *Preset) compileWatch() error {
 		sign  sign
 	}{{"progress", w.Progress, progress}, {"idle", w.Idle, idle}, {"end", w.End, end}, {"turn", names(w.Turn), turn}} {
 		for _, name := range list.picks {
-			pick := p.pick(name)
-			if pick == nil {
-				return fmt.Errorf("watch.%s: there is no pick %q", list.name, name)
+			pick, err := p.need("watch."+list.name, name)
+			if err != nil {
+				return err
 			}
 			pick.sign |= list.sign
 		}
@@ -173,9 +173,9 @@ func (p *Preset) compileWatch() error {
 	} {
 		for _, written := range list.paths {
 			name, rest := splitPath(written)
-			pick := p.pick(name)
-			if pick == nil {
-				return fmt.Errorf("watch.%s: there is no pick %q", list.name, name)
+			pick, err := p.need("watch."+list.name, name)
+			if err != nil {
+				return err
 			}
 			paths := list.in(pick)
 			*paths = append(*paths, rest)

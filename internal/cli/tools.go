@@ -37,14 +37,11 @@ func findTools(w *workflow.Workflow, here func(workflow.StepRef) bool) (tools, e
 	if err != nil {
 		return tools{}, err
 	}
-	if err := ai.CheckClaude(w, claude, here); err != nil {
-		return tools{}, err
-	}
 	agents, err := agentsOf(home, w)
 	if err != nil {
 		return tools{}, err
 	}
-	return tools{home, claude, agents}, agents.CheckInstalled(w, here)
+	return tools{home, claude, agents}, agents.CheckInstalled(w, claude, here)
 }
 
 // claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
