@@ -60,7 +60,8 @@ type File struct {
 	Size   int64  `json:"size"`
 	Run    bool   `json:"run,omitempty"`    // it can be executed
 	Sum    string `json:"sum"`              // SHA-256, in hex
-	Object string `json:"object,omitempty"` // that has it, of one that an item has left
+	Object string `json:"object,omitempty"` // that has it
+	Data   []byte `json:"data,omitempty"`   // that it has instead, of a small pack of objects of git
 }
 
 // Spec is what all attempts of a phase have in common. It is sent once to each worker.
@@ -138,12 +139,6 @@ func (j *Joined) Join(p Piece) bool {
 func Digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])
-}
-
-// Pack has objects of git.
-type Pack struct {
-	Data []byte `json:"data,omitempty"`
-	File *File  `json:"file,omitempty"` // that has them instead
 }
 
 // NewTask returns the task of an attempt. The session of an AI coding CLI is not in it: it is on the machine that it
@@ -258,7 +253,7 @@ type Report struct {
 	Reason  string         `json:"reason,omitempty"`
 	Cut     bool           `json:"cut,omitempty"`   // of Dropped: the worker was well all the time
 	Files   []File         `json:"files,omitempty"` // that the item has left, with Outcome
-	Pack    *Pack          `json:"pack,omitempty"`  // of the commit of Outcome
+	Pack    *File          `json:"pack,omitempty"`  // with the objects of git of the commit of Outcome
 	// of Gone: tokens of attempts whose ends were left with the broker, and which no coordinator has confirmed
 	Left  []int64 `json:"left,omitempty"`
 	Piece *Piece  `json:"piece,omitempty"` // of what follows the kind and the holder

@@ -59,7 +59,7 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (any, error) 
 	defer c.slow.packing.Unlock()
 	about := strings.Join(args.Want, " ") + "\x00" + strings.Join(args.Have, " ")
 	if p := c.slow.packs[about]; p != nil {
-		if is, err := c.sumOf(c.life, p.File.Object); err != nil || is != "" {
+		if is, err := c.sumOf(c.life, p.Object); err != nil || is != "" {
 			return p, err
 		}
 		delete(c.slow.packs, about)
@@ -71,27 +71,21 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (any, error) 
 		c.stop(errors.New("the repository exceeds 1 GiB and cannot be sent to workers: run prodigy in a shallow " +
 			"clone (git clone --depth 1)"))
 	}
-	if err == nil && p.File != nil {
+	if err == nil && p.Object != "" {
 		c.slow.packs[about] = p
 	}
 	return p, err
 }
 
 // takeWork takes what an attempt has done into the repository of the job.
-func (c *coordinator) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error {
+func (c *coordinator) takeWork(f *flight, p *fleet.File, o *agent.Outcome) error {
 	if c.clones == nil || p == nil {
 		o.Commit = ""
 		return &agent.LostError{Reason: "its worker did not send its commits"}
 	}
-	var unfetched *packError
-	gone := func(err error) bool {
-		return errors.Is(err, errObjectGone) || errors.Is(err, errNotSent) || errors.Is(err, errTooLarge)
-	}
-	err := persist(c.life, func(ctx context.Context) error {
-		return c.fetchPack(ctx, c.c.TempDir, p,
-			func(pack *os.File) error { return c.clones.Import(c.life, f.Attempt, o, pack) })
-	}, func(err error) bool { return errors.As(err, &unfetched) && !gone(err) }) // else the broker is away
-	if c.life.Err() == nil && errors.As(err, &unfetched) {
+	err := c.fetchPack(c.life, c.c.TempDir, p,
+		func(pack *os.File) error { return c.clones.Import(c.life, f.Attempt, o, pack) })
+	if unfetched, is := errors.AsType[*packError](err); is && c.life.Err() == nil {
 		reason := "its commits could not be fetched: " + inWords(unfetched.err).Error()
 		return &agent.LostError{Reason: reason, Unbegun: true}
 	}
@@ -214,7 +208,7 @@ func (w *worker) bring(ctx context.Context, h *heldAttempt, s *jobSpace, a agent
 		if err != nil || len(want) == 0 {
 			return err
 		}
-		var p fleet.Pack
+		var p fleet.File
 		if err := w.ask(ctx, h.job, callPack, h.token, packArgs{want, have}, &p); err != nil {
 			return err
 		}
@@ -225,8 +219,7 @@ func (w *worker) bring(ctx context.Context, h *heldAttempt, s *jobSpace, a agent
 			}
 			return s.Take(ctx, want, have, pack)
 		})
-		// then it is asked for again
-		if err != nil && !errors.Is(err, errObjectGone) && !errors.Is(err, errLostConnection) {
+		if err != nil && !errors.Is(err, errObjectGone) { // else it is asked for again
 			return err
 		}
 	}
@@ -245,7 +238,7 @@ func (w *worker) prepares(h *heldAttempt, does bool) (err error) {
 
 // executeIsolated runs an attempt in the workspace of its slot, and returns what it did as a pack.
 func (w *worker) executeIsolated(ctx context.Context, h *heldAttempt, s *jobSpace, a agent.Attempt) (o agent.Outcome,
-	p *fleet.Pack, err error,
+	p *fleet.File, err error,
 ) {
 	err = w.bring(ctx, h, s, a)
 	_ = w.prepares(h, false)
@@ -264,15 +257,15 @@ func (w *worker) executeIsolated(ctx context.Context, h *heldAttempt, s *jobSpac
 // export sends what an attempt did, however long the broker is away.
 func (w *worker) export(ctx context.Context, h *heldAttempt, s *jobSpace, a *agent.Attempt,
 	o *agent.Outcome,
-) (p *fleet.Pack, err error) {
+) (p *fleet.File, err error) {
 	ctx, cancel := gitspace.Lasting(ctx)
 	defer cancel()
 	// each try with another name: a worker has no right to purge what it has sent
-	err = w.untilKept(ctx, func(n int) (again bool, err error) {
+	err = w.untilKept(ctx, func(n int) (err error) {
 		object := fmt.Sprintf("%s/work-%d-%s-%d", h.job.key, h.token, w.node.Instance, n)
 		p, err = w.keepPack(ctx, w.temp, object, smallReport,
 			func(to *os.File) error { return s.Export(ctx, a, o.Commit, to) })
-		return !errors.Is(err, errTooLarge), err
+		return err
 	})
 	if errors.Is(err, errTooLarge) {
 		o.Commit = ""

@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -256,7 +257,7 @@ func TestNothingIsWaitedForThatWasLostWithTheConnection(t *testing.T) {
 		<-waits
 		f.restart(true)
 	})
-	err = h.transfer(t.Context(), 1<<30, func(ctx context.Context, _ func()) error {
+	err = h.transfer(t.Context(), func(ctx context.Context, _ io.Writer) error {
 		close(waits)
 		select {
 		case <-ctx.Done():

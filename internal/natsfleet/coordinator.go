@@ -113,7 +113,7 @@ type slowWork struct {
 	reconciling sync.Mutex
 	// packing guards packs: the packs that the broker has, by what they were asked for with.
 	packing sync.Mutex
-	packs   map[string]*fleet.Pack
+	packs   map[string]*fleet.File
 	// sending is held while a file is sent again.
 	sending sync.Mutex
 	// showing guards flight.shown.
@@ -156,7 +156,7 @@ func (Backend) Join(ctx context.Context, o fleet.JobOptions) (fleet.Coordinator,
 func newCoordinator(o fleet.JobOptions) *coordinator {
 	c := &coordinator{
 		o: o, jobLock: jobLock{owner: newInstance()}, caughtUp: make(chan struct{}), adopted: make(chan struct{}),
-		slow:    slowWork{tendEvery: time.Minute, fetching: make(chan struct{}, 4), packs: map[string]*fleet.Pack{}},
+		slow:    slowWork{tendEvery: time.Minute, fetching: make(chan struct{}, 4), packs: map[string]*fleet.File{}},
 		sender:  sender{wake: make(chan struct{}, 1)},
 		members: members{present: map[string]bool{}},
 		state: jobState{

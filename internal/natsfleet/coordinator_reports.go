@@ -211,8 +211,8 @@ func (c *coordinator) endReported(s *jobState, f *flight, r fleet.Report, host s
 	for _, file := range r.Files {
 		e.objects = append(e.objects, file.Object)
 	}
-	if r.Pack != nil && r.Pack.File != nil {
-		e.objects = append(e.objects, r.Pack.File.Object)
+	if r.Pack != nil && r.Pack.Object != "" {
+		e.objects = append(e.objects, r.Pack.Object)
 	}
 	s.ledger.Fetch(r.Token)
 	c.work.Go(func() { c.endWithResults(f, r, by, e) })

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -29,7 +28,6 @@ const (
 	mostFiles    = 1 << 30 // bytes of the files of a job, and of those that an item leaves
 	mostCached   = 4 << 30 // bytes of files that a worker keeps for other jobs
 	mostProduced = 10_000  // files that an item leaves
-	readings     = 3       // of a file that changes while it is read
 )
 
 // sendFiles has the broker keep the files that commands run beside, each content once, and enters the name of their
@@ -82,23 +80,24 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 	if !info.Mode().IsRegular() {
 		return f, fleet.Refusef("it is %s", kindOf(info.Mode()))
 	}
-	for range readings {
-		if f, err = readFile(root, name, readAll); err != nil {
-			return f, err
-		}
-		object := c.key + "/file-" + f.Sum
-		if is, err := c.sumOf(ctx, object); err != nil || is == f.Sum {
-			return f, err
-		}
-		sent, err := c.putFile(ctx, object, root, name)
-		if err != nil || sent.Sum == f.Sum {
-			return f, err
-		}
-		if err := c.remove(ctx, object); err != nil { // it has another content than its name says
-			return f, err
-		}
+	from, err := root.Open(filepath.FromSlash(name))
+	if err != nil {
+		return f, err
 	}
-	return f, errChanges
+	defer check.Quietly(from.Close)
+	if f, err = readFile(from, readAll); err != nil {
+		return f, err
+	}
+	f.Path, f.Object = name, c.key+"/file-"+f.Sum
+	if is, err := c.sumOf(ctx, f.Object); err != nil || is == f.Sum {
+		return f, err
+	}
+	sent, err := c.putFile(ctx, f.Object, from)
+	if err == nil && sent.Sum != f.Sum {
+		_ = c.remove(ctx, f.Object) // it has another content than its name says
+		err = fleet.Refusef("the file changed while it was read")
+	}
+	return f, err
 }
 
 // readAll reads a file whose content only has to be summed up.
@@ -134,7 +133,7 @@ func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (any, erro
 	case err == nil:
 		err = fmt.Errorf("files: the broker lost %s, and the file has changed since the job started: resume the "+
 			"job to send it again", name)
-	case unreadable, errors.Is(err, errChanges), errors.Is(err, fleet.ErrRefused):
+	case unreadable, errors.Is(err, fleet.ErrRefused):
 		err = fmt.Errorf("files: the broker lost %s, and the file cannot be sent again: %w", name, err)
 	default: // the broker does not keep it now
 		return nil, overError{err}
@@ -231,12 +230,11 @@ func (w *worker) cached(ctx context.Context, j *workerJob, f fleet.File) (string
 	if err != nil {
 		return "", err
 	}
-	object := j.key + "/file-" + f.Sum
-	err = w.fetchFile(ctx, object, f, part)
+	err = w.fetchFile(ctx, f, part)
 	if errors.Is(err, errObjectGone) || errors.Is(err, errNotSent) {
-		asking, cancel := context.WithTimeout(ctx, dumbFor) // other jobs wait for the cache
+		asking, cancel := context.WithTimeout(ctx, 30*time.Second) // other jobs wait for the cache
 		if w.ask(asking, j, callSendAgain, 0, f.Path, new(struct{})) == nil {
-			err = w.fetchFile(ctx, object, f, part)
+			err = w.fetchFile(ctx, f, part)
 		}
 		cancel()
 	}
@@ -329,33 +327,36 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a 
 	}
 	var list []fleet.File
 	for i, name := range names {
-		var object string
-		var f fleet.File
-		changes := 0
-		// each with a name of its own: a worker has no right to purge what it has sent
-		err := w.untilKept(ctx, func(n int) (again bool, err error) {
-			object = fmt.Sprintf("%s/made-%d-%s-%d-%d", h.job.key, h.token, w.node.Instance, i, n)
-			f, err = w.putFile(ctx, object, root, name)
-			if errors.Is(err, errChanges) {
-				changes++
-				return changes < readings, err
-			}
-			return isUnsent(err), err
-		})
+		f, err := w.sendMade(ctx, h, root, name, i)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if isUnsent(err) {
-			return nil, err
-		}
-		if err != nil {
+		if _, unreadable := errors.AsType[*fs.PathError](err); unreadable {
 			fail(fmt.Errorf("%s: %w", name, err))
 			return nil, nil
 		}
-		f.Object = object
+		if err != nil {
+			return nil, err
+		}
 		list = append(list, f)
 	}
 	return list, nil
+}
+
+// sendMade has the broker keep a file that an attempt has left, one of several.
+func (w *worker) sendMade(ctx context.Context, h *heldAttempt, root *os.Root, name string, i int) (f fleet.File, err error) {
+	from, err := root.Open(filepath.FromSlash(name))
+	if err != nil {
+		return f, err
+	}
+	defer check.Quietly(from.Close)
+	// each try with a name of its own: a worker has no right to purge what it has sent
+	err = w.untilKept(ctx, func(n int) (err error) {
+		f, err = w.putFile(ctx, fmt.Sprintf("%s/made-%d-%s-%d-%d", h.job.key, h.token, w.node.Instance, i, n), from)
+		return err
+	})
+	f.Path = name
+	return f, err
 }
 
 // checkProduced returns an error if an item may not leave so many files of so many bytes.
@@ -369,38 +370,26 @@ func checkProduced(files int, size int64) error {
 	return nil
 }
 
-// untilKept calls keep, with the number of the try, until the broker has taken what it sends, however long it is away
-// or full, or until keep says that there is no sense in trying again.
-func (w *worker) untilKept(ctx context.Context, keep func(n int) (again bool, err error)) error {
-	n, again := -1, false
-	return persist(ctx, func(context.Context) (err error) {
+// untilKept calls keep, with the number of the try, until the broker has taken what it sends, however long it is away,
+// full, or without its disk. A worker that is to end tries a few times.
+func (w *worker) untilKept(ctx context.Context, keep func(n int) error) error {
+	n := -1
+	return persist(ctx, func(context.Context) error {
 		n++
-		again, err = keep(n)
+		err := keep(n)
 		if err == nil || notKept(err) {
 			w.noteKept(err)
 		}
 		return err
-	}, func(err error) bool { return again && (!w.nc.IsConnected() || n <= w.tries(notKept(err))) })
+	}, func(err error) bool {
+		stopping := false
+		w.turn(func(s *workerState) { stopping = s.stopping })
+		return !w.nc.IsConnected() || (notKept(err) || isMissing(err)) && (!stopping || n < triesAtEnd)
+	})
 }
 
 // triesAtEnd is how often a worker that is to end offers something to a broker that does not take it.
 const triesAtEnd = 8
-
-// tries is how often what an attempt did is offered to a broker that does not take it. One that has lost its disk does
-// when the coordinator has been there.
-func (w *worker) tries(full bool) (n int) {
-	w.turn(func(s *workerState) {
-		switch {
-		case s.stopping:
-			n = triesAtEnd
-		case full:
-			n = math.MaxInt
-		default:
-			n = 40
-		}
-	})
-	return n
-}
 
 // produced returns the paths of what an item leaves, with slashes, below the directory.
 func produced(paths func(string, json.RawMessage) ([]string, error), id string, item json.RawMessage, dir string) ([]string, error) {
@@ -420,8 +409,6 @@ func produced(paths func(string, json.RawMessage) ([]string, error), id string, 
 // fetchMade writes what an attempt on a worker has left into the directory of the run. It is accepted only while the
 // attempt is out.
 func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
-	ctx, cancel := context.WithCancel(c.life)
-	defer cancel()
 	allowed, err := produced(c.produces, f.ItemID, f.Item, c.o.Dir)
 	if err != nil {
 		return err
@@ -446,21 +433,19 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 		}
 		part := fmt.Sprintf(".prodigy-%d-%d", f.Token, i)
 		_ = root.Remove(path.Join(path.Dir(file.Path), part)) // of a run that was killed
-		err := persist(ctx, func(ctx context.Context) error { // however long the broker is away
-			return install(root, file, part, func(to *os.File) error {
-				err := c.fetchFile(ctx, file.Object, file, to)
-				out := false
-				c.turn(func(s *jobState) { out = s.flights[f.Token] == f })
-				switch {
-				case !out:
-					return &agent.LostError{Reason: "the attempt was given up meanwhile"}
-				case err != nil && !leaderless(err):
-					reason := "its files could not be fetched: " + inWords(err).Error()
-					return &agent.LostError{Reason: reason, Unbegun: true}
-				}
-				return err
-			})
-		}, leaderless)
+		err := install(root, file, part, func(to *os.File) error {
+			err := c.fetchFile(c.life, file, to)
+			out := false
+			c.turn(func(s *jobState) { out = s.flights[f.Token] == f })
+			if !out {
+				return &agent.LostError{Reason: "the attempt was given up meanwhile"}
+			}
+			if err != nil {
+				reason := "its files could not be fetched: " + inWords(err).Error()
+				return &agent.LostError{Reason: reason, Unbegun: true}
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -24,17 +24,18 @@ import (
 // errObjectGone is the error about an object that the broker has lost.
 var errObjectGone = errors.New("the broker lost it")
 
-// How long a member of the fleet waits for an object that the broker does not have, and for a broker that cannot say:
-// it may have lost its disk, and is told what it had, or its cluster may have no leader yet.
-const (
-	missingFor = 2 * time.Second
-	dumbFor    = 30 * time.Second
-)
+// missingFor is how long a member of the fleet waits for an object that the broker does not have: a broker of a cluster
+// may not have yet what another one has taken.
+const missingFor = 2 * time.Second
 
-// fetchFile writes an object to an empty file, and compares it with what it should be. In a cluster, a broker may not have
-// yet what another one has taken, so an object that is not found at once is not lost.
-func (h *brokerConn) fetchFile(ctx context.Context, object string, want fleet.File, to *os.File) error {
-	began, there := time.Now(), time.Now() // there: when it was not missing last
+// fetchFile writes a file that was sent to an empty file, and compares it with what it should be. It waits for a broker
+// that is away, or cannot say whether it has the object.
+func (h *brokerConn) fetchFile(ctx context.Context, want fleet.File, to *os.File) error {
+	if want.Object == "" {
+		_, err := to.Write(want.Data)
+		return err
+	}
+	var gone time.Time // since when the broker says that it has no such object
 	err := persist(ctx, func(ctx context.Context) error {
 		if err := to.Truncate(0); err != nil { // of a part that came before
 			return err
@@ -42,16 +43,14 @@ func (h *brokerConn) fetchFile(ctx context.Context, object string, want fleet.Fi
 		if _, err := to.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		return h.getFile(ctx, object, want, to)
+		return h.getFile(ctx, want, to)
 	}, func(err error) bool {
-		if _, local := errors.AsType[*fs.PathError](err); local || errors.Is(err, errNotSent) {
-			return false
-		}
-		now := time.Now()
 		if !errors.Is(err, errObjectGone) {
-			there = now
+			gone = time.Time{}
+			return leaderless(err) || !h.nc.IsConnected()
 		}
-		return now.Sub(there) <= missingFor && now.Sub(began) <= dumbFor
+		gone = cmp.Or(gone, time.Now())
+		return time.Since(gone) <= missingFor
 	})
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -76,38 +75,24 @@ func (h *brokerConn) sumOf(ctx context.Context, name string) (string, error) {
 // errNotSent is the error about an object that is not what its digest says.
 var errNotSent = errors.New("the content is not what was sent")
 
-// errChanges is the error about a file that changes each time it is read.
-var errChanges = errors.New("the file changed while it was read")
-
-// readFile has use read a file, and returns what the file is. It reports errChanges if the file changes meanwhile.
-func readFile(root *os.Root, name string, use func(io.Reader) error) (f fleet.File, err error) {
-	file, err := root.Open(filepath.FromSlash(name))
+// readFile has use read a file, and returns what the file is. What is wrong with the file is a *fs.PathError.
+func readFile(from *os.File, use func(io.Reader) error) (f fleet.File, err error) {
+	info, err := from.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "send", Path: from.Name(), Err: errors.New("it is " + kindOf(info.Mode()))}
+	}
+	if err == nil {
+		_, err = from.Seek(0, io.SeekStart)
+	}
 	if err != nil {
 		return f, err
-	}
-	defer check.Quietly(file.Close)
-	before, err := file.Stat()
-	if err != nil {
-		return f, err
-	}
-	if !before.Mode().IsRegular() {
-		return f, fmt.Errorf("it is %s", kindOf(before.Mode()))
 	}
 	sum := sha256.New()
-	if err := use(io.TeeReader(file, sum)); err != nil {
-		return f, err
+	if err = use(io.TeeReader(from, sum)); err == nil {
+		f.Size, err = from.Seek(0, io.SeekCurrent)
 	}
-	size, err := file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return f, err
-	}
-	after, err := file.Stat()
-	if err == nil && (size != before.Size() || after.Size() != size || !after.ModTime().Equal(before.ModTime())) {
-		err = errChanges
-	}
-	return fleet.File{
-		Path: name, Size: size, Run: before.Mode()&0o111 != 0, Sum: hex.EncodeToString(sum.Sum(nil)),
-	}, err
+	f.Run, f.Sum = info.Mode()&0o111 != 0, hex.EncodeToString(sum.Sum(nil))
+	return f, err
 }
 
 // kindOf says what a file is that cannot be sent.
@@ -123,48 +108,30 @@ func kindOf(mode fs.FileMode) string {
 }
 
 // putFile has the broker keep a file as an object, and returns what was sent. Only a part of it is in memory at a time.
-// What was sent of a file that has changed stays: it is replaced, or removed with what else is of the job. To remove it
-// here would need a right that a worker does not have.
-func (h *brokerConn) putFile(ctx context.Context, object string, root *os.Root, name string) (f fleet.File, err error) {
-	info, err := root.Stat(filepath.FromSlash(name))
-	if err != nil {
-		return f, err
-	}
-	err = h.transfer(ctx, info.Size(), func(ctx context.Context, _ func()) (err error) {
-		f, err = readFile(root, name, func(r io.Reader) error {
+// What was sent in part stays: it is replaced, or removed with what else is of the job. To remove it here would need a
+// right that a worker does not have.
+func (h *brokerConn) putFile(ctx context.Context, object string, from *os.File) (f fleet.File, err error) {
+	err = h.transfer(ctx, func(ctx context.Context, moved io.Writer) (err error) {
+		f, err = readFile(from, func(r io.Reader) error {
 			store, err := h.js.ObjectStore(ctx, filesStore)
 			if err == nil {
-				_, err = store.Put(ctx, jetstream.ObjectMeta{Name: object}, r)
+				_, err = store.Put(ctx, jetstream.ObjectMeta{Name: object}, io.TeeReader(r, moved))
 			}
-			if _, local := errors.AsType[*fs.PathError](err); err == nil || local {
-				return err
-			}
-			return unsentError{err}
+			return err
 		})
 		return err
 	})
+	f.Object = object
 	return f, err
 }
 
-// unsentError is why the broker does not keep a file.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error { return e.error }
-
-// isUnsent reports whether the broker is the reason that a file was not sent.
-func isUnsent(err error) bool {
-	_, unsent := errors.AsType[unsentError](err)
-	return unsent || leaderless(err)
-}
-
 // getFile writes an object to a file, and compares it with what it should be.
-func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File, to io.Writer) error {
-	return h.transfer(ctx, want.Size, func(ctx context.Context, moved func()) error {
-		moved()
+func (h *brokerConn) getFile(ctx context.Context, want fleet.File, to io.Writer) error {
+	return h.transfer(ctx, func(ctx context.Context, moved io.Writer) error {
 		store, err := h.js.ObjectStore(ctx, filesStore)
 		var result jetstream.ObjectResult
 		if err == nil {
-			result, err = store.Get(impatient{ctx}, object)
+			result, err = store.Get(ctx, want.Object)
 		}
 		if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrObjectNotFound) {
 			return errObjectGone
@@ -175,8 +142,7 @@ func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File
 		defer check.Quietly(result.Close)
 		sum := sha256.New()
 		// The client gives nothing now and then while it waits: that is not written, and nothing has moved.
-		from := io.TeeReader(io.LimitReader(result, want.Size+1), io.MultiWriter(sum, onWrite(moved)))
-		size, err := io.Copy(to, from)
+		size, err := io.Copy(to, io.TeeReader(io.LimitReader(result, want.Size+1), io.MultiWriter(sum, moved)))
 		if err != nil {
 			return err
 		}
@@ -188,7 +154,8 @@ func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File
 }
 
 // impatient is a context whose deadline is always a moment away, without an end at it. The client of NATS has a read of
-// an object wait for data until the deadline, and looks only then whether the context has ended.
+// an object wait for data until the deadline, and looks only then whether the context has ended. Without a deadline it
+// would have all of an object come within 5 s.
 type impatient struct{ context.Context }
 
 // lookTime is how long a read may go on after the end of its context.
@@ -222,7 +189,7 @@ func (h *brokerConn) remove(ctx context.Context, object string) error {
 var errTooLarge = errors.New("more than 1 GiB")
 
 // keepPack has write write a pack, and the broker keep what is larger than small.
-func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int64, write func(*os.File) error) (*fleet.Pack, error) {
+func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int64, write func(*os.File) error) (*fleet.File, error) {
 	f, err := os.CreateTemp(dir, "pack-")
 	if err != nil {
 		return nil, err
@@ -242,69 +209,52 @@ func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int
 	case size <= small:
 		data := make([]byte, size)
 		_, err := f.ReadAt(data, 0)
-		return &fleet.Pack{Data: data}, err
+		return &fleet.File{Data: data}, err
 	}
-	root, err := os.OpenRoot(filepath.Dir(f.Name()))
-	if err != nil {
-		return nil, err
-	}
-	defer check.Quietly(root.Close)
-	file, err := h.putFile(ctx, object, root, filepath.Base(f.Name()))
-	file.Object = object
-	return &fleet.Pack{File: &file}, err
+	file, err := h.putFile(ctx, object, f)
+	return &file, err
 }
 
-// stallTime is how long nothing may arrive of an object before it is asked for again.
+// stallTime is how long nothing may move of an object before it is asked for, or sent, again.
 const stallTime = 3 * requestTime
 
 var (
 	errLostConnection = errors.New("the connection to the broker was lost")
-	errStalled        = fmt.Errorf("its data does not arrive from the broker: %w", nats.ErrTimeout)
+	errStalled        = fmt.Errorf("its data does not arrive: %w", nats.ErrTimeout)
 )
 
-// transfer calls do with a context that ends when the connection is lost: what waits for an answer of the broker then may
-// wait for ever. It also ends when so many bytes should have moved for long, or nothing has moved for stallTime since do
-// has called moved.
-func (h *brokerConn) transfer(ctx context.Context, size int64,
-	do func(ctx context.Context, moved func()) error,
-) error {
-	most := stallTime + time.Duration(size>>17)*time.Second
-	// Without a time limit, the client would have all of an object come within 5 s.
-	limited, end := context.WithTimeout(ctx, most+time.Hour)
-	defer end()
-	connected, lost := context.WithCancelCause(limited)
-	defer lost(nil)
-	stalled := time.AfterFunc(most, func() { lost(errStalled) })
+// transfer calls do with a context that ends when the connection is lost: what waits for an answer of the broker then
+// may wait for ever. It also ends when do has written nothing to moved for stallTime.
+func (h *brokerConn) transfer(ctx context.Context, do func(ctx context.Context, moved io.Writer) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	stalled := time.AfterFunc(stallTime, func() { end(errStalled) })
 	defer stalled.Stop()
 	before := h.nc.Stats().Reconnects
 	go func() {
-		for pause(connected, 250*time.Millisecond) {
+		for pause(ctx, 250*time.Millisecond) {
 			if !h.nc.IsConnected() || h.nc.Stats().Reconnects != before {
-				lost(errLostConnection)
+				end(errLostConnection)
 			}
 		}
 	}()
-	err := do(connected, func() { stalled.Reset(stallTime) })
-	if cause := context.Cause(connected); err != nil && cause != nil && ctx.Err() == nil {
-		return cause
+	err := do(impatient{ctx}, onWrite(func() { stalled.Reset(stallTime) }))
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
 }
 
 // fetchPack writes a pack that was sent to a file, and has use read it.
-func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func(*os.File) error) error {
+func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.File, use func(*os.File) error) error {
 	f, err := os.CreateTemp(dir, "pack-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	defer check.Quietly(f.Close)
-	if p.File == nil {
-		_, err = f.Write(p.Data)
-	} else if p.File.Size > mostFiles {
+	if err = h.fetchFile(ctx, *p, f); p.Size > mostFiles {
 		err = errTooLarge
-	} else {
-		err = h.fetchFile(ctx, p.File.Object, *p.File, f)
 	}
 	if err != nil {
 		return &packError{err}

@@ -145,25 +145,21 @@ func TestAFileThatTheBrokerDoesNotFindAtOnceIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.write("made", "made", 0o600)
-	root, err := os.OpenRoot(filepath.Join(f.root, "run"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = root.Close() })
+	from := opened(t, filepath.Join(f.root, "run", "made"))
 	const object = "job/made-1"
-	file, err := c.putFile(t.Context(), "job/another", root, "made")
+	file, err := c.putFile(t.Context(), "job/another", from)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.Object = object
+	file.Path, file.Object = "made", object
 	put := func() {
-		if _, err := c.putFile(t.Context(), object, root, "made"); err != nil {
+		if _, err := c.putFile(t.Context(), object, from); err != nil {
 			t.Error(err)
 		}
 	}
 	whenAsked(t, c, object, put)
 	text := ""
-	if err := c.fetchPack(t.Context(), t.TempDir(), &fleet.Pack{File: &file}, func(pack *os.File) error {
+	if err := c.fetchPack(t.Context(), t.TempDir(), &file, func(pack *os.File) error {
 		data, err := os.ReadFile(pack.Name())
 		text = string(data)
 		return err
@@ -246,17 +242,12 @@ func TestAnObjectThatTakesItsTimeArrives(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x"), make([]byte, size), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = root.Close() }()
-	file, err := c.putFile(t.Context(), "k/x", root, "x")
+	file, err := c.putFile(t.Context(), "k/x", opened(t, filepath.Join(dir, "x")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	to := new(slowWriter)
-	if err := c.getFile(t.Context(), "k/x", file, to); err != nil || to.size != size {
+	if err := c.getFile(t.Context(), file, to); err != nil || to.size != size {
 		t.Errorf("%d bytes have arrived, and %v, want %d", to.size, err, size)
 	}
 }
@@ -284,15 +275,11 @@ func TestAConsumerThatDoesNotAnswerIsMadeAgain(t *testing.T) {
 func TestNobodyWaitsForAnObjectLongerThanForItsContext(t *testing.T) {
 	f := newField(t)
 	c := f.coordinator()
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
+	path := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = root.Close() }()
-	if err := root.WriteFile("x", []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file, err := c.putFile(t.Context(), "k/x", root, "x")
+	file, err := c.putFile(t.Context(), "k/x", opened(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +293,7 @@ func TestNobodyWaitsForAnObjectLongerThanForItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer time.AfterFunc(100*time.Millisecond, cancel).Stop()
 	ended := make(chan error, 1)
-	go func() { ended <- c.getFile(ctx, "k/x", file, io.Discard) }()
+	go func() { ended <- c.getFile(ctx, file, io.Discard) }()
 	select {
 	case err := <-ended:
 		if err == nil {

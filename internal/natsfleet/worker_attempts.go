@@ -170,7 +170,7 @@ func (w *worker) stamped(h *heldAttempt, r fleet.Report) fleet.Report {
 }
 
 // execute runs an attempt that was granted.
-func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pack *fleet.Pack, err error) {
+func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pack *fleet.File, err error) {
 	var ctx context.Context
 	var cancel context.CancelCauseFunc
 	w.turn(func(s *workerState) {
