@@ -192,7 +192,7 @@ func TestAttemptsAreGivenOutWithoutALeader(t *testing.T) {
 	if err := c.js.DeleteConsumer(t.Context(), outStream, c.key); err != nil {
 		t.Fatal(err)
 	}
-	go c.reconcile(c.life, true)
+	go c.reconcile(c.life)
 	if !eventually(func() bool { _, err := c.js.Consumer(t.Context(), outStream, c.key); return err == nil }) {
 		t.Fatal("the consumer is not made again")
 	}

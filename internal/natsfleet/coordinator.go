@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
@@ -42,9 +41,6 @@ type coordinator struct {
 	// key is the name of the job in the subjects. It is empty until the job is opened; what open starts reads it
 	// without a turn.
 	key string
-	// reached closes caughtUp when the reports that workers have left with the broker before have been heard.
-	caughtUp chan struct{}
-	reached  func()
 	// adopted is closed when Submit has been called with all attempts that the run before left.
 	adopted chan struct{}
 
@@ -93,9 +89,7 @@ type jobState struct {
 type mailbox struct {
 	// ups has what workers say. It is nil while they are not heard.
 	ups *nats.Subscription
-	// hear delivers what they have left with the broker.
-	hear jetstream.ConsumeContext
-	// made is when the stream of that was made. It is zero before that was looked at.
+	// made is when the stream of what they have left with the broker was made. It is zero before that was looked at.
 	made time.Time
 }
 
@@ -155,7 +149,7 @@ func (Backend) Join(ctx context.Context, o fleet.JobOptions) (fleet.Coordinator,
 // newCoordinator returns a coordinator that is not connected yet.
 func newCoordinator(o fleet.JobOptions) *coordinator {
 	c := &coordinator{
-		o: o, jobLock: jobLock{owner: newInstance()}, caughtUp: make(chan struct{}), adopted: make(chan struct{}),
+		o: o, jobLock: jobLock{owner: newInstance()}, adopted: make(chan struct{}),
 		slow:    slowWork{tendEvery: time.Minute, fetching: make(chan struct{}, 4), packs: map[string]*fleet.File{}},
 		sender:  sender{wake: make(chan struct{}, 1)},
 		members: members{present: map[string]bool{}},
@@ -171,7 +165,6 @@ func newCoordinator(o fleet.JobOptions) *coordinator {
 			told:  notices{func(string) {}, func(error) {}, map[string]bool{}},
 		},
 	}
-	c.reached = sync.OnceFunc(func() { close(c.caughtUp) })
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
 }
@@ -444,9 +437,7 @@ func (c *coordinator) Close() error {
 	var key string
 	clean := false
 	c.turn(func(s *jobState) {
-		if key = c.key; s.mailbox.hear != nil {
-			s.mailbox.hear.Stop()
-		}
+		key = c.key
 		clean = !s.ledger.Detached && s.ledger.Len() == 0 && len(s.awaited) == 0
 	})
 	if key == "" { // nothing was given out, as by a resume that only had to merge

@@ -100,24 +100,19 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 // begin starts to receive from workers, and announces the job to them. All attempts that the run before left must be
 // known by then, or what is reported of them would be late.
 func (c *coordinator) begin(ctx context.Context) error {
-	consume := func(context.Context) error { return c.consume() }
-	if err := c.provided(ctx, consume); err != nil {
-		return err
-	}
-	for waits := true; waits; {
-		select {
-		case <-c.caughtUp:
-			waits = false
-		case <-ctx.Done():
+	for {
+		n := 0
+		if err := c.provided(ctx, func(ctx context.Context) (err error) {
+			n, err = c.readLeft(ctx, func(k jetstream.Consumer) (jetstream.MessageBatch, error) { return k.FetchNoWait(leftAtOnce) })
+			return err
+		}); err != nil {
+			return err
+		}
+		if n == 0 && c.heardAll() {
+			break
+		}
+		if n == 0 && !pause(ctx, 100*time.Millisecond) {
 			return context.Cause(ctx)
-		case <-time.After(time.Second):
-			// A consumer that was made again has what workers sent again, and has forgotten who reads it.
-			if !c.lostBacklog(ctx) && !c.deaf() {
-				continue
-			}
-			if err := c.provided(ctx, consume); err != nil {
-				return err
-			}
 		}
 	}
 	ups, err := c.subscribe(upSubject("*", c.key), c.receive)
@@ -125,20 +120,10 @@ func (c *coordinator) begin(ctx context.Context) error {
 		return err
 	}
 	c.turn(func(s *jobState) { s.mailbox.ups = ups })
+	c.work.Go(c.keepReading)
 	_ = c.nc.FlushTimeout(requestTime) // now workers are heard, if the broker is there
 	c.announce(false)
 	return nil
-}
-
-// lostBacklog reports whether the broker has nothing left of the reports that are to be read: it has lost its disk, and
-// the consumer too, unless that was made again since.
-func (c *coordinator) lostBacklog(ctx context.Context) bool {
-	consumer, err := c.consumer(ctx)
-	if err != nil {
-		return isMissing(err)
-	}
-	is := consumer.CachedInfo()
-	return is.NumPending == 0 && is.NumAckPending == 0
 }
 
 // provided calls do as steadily does. What the broker has lost since it was connected with is made again for that.
@@ -220,52 +205,40 @@ func (c *coordinator) consumer(ctx context.Context) (jetstream.Consumer, error) 
 	return c.js.Consumer(ctx, outStream, c.key)
 }
 
-// consume begins to take the reports that workers have left with the broker.
-func (c *coordinator) consume() error {
-	consumer, err := c.consumer(c.life)
+// leftAtOnce is how many reports are fetched at a time.
+const leftAtOnce = 256
+
+// readLeft takes reports that workers have left with the broker, and returns how many there were.
+func (c *coordinator) readLeft(ctx context.Context, fetch func(jetstream.Consumer) (jetstream.MessageBatch, error)) (n int, err error) {
+	consumer, err := c.consumer(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	backlog := consumer.CachedInfo().NumPending
-	if backlog == 0 {
-		c.reached()
+	batch, err := fetch(consumer)
+	if err != nil {
+		return 0, err
 	}
-	hear, err := consumer.Consume(func(m jetstream.Msg) {
+	for m := range batch.Messages() {
 		c.stored(m)
-		if meta, err := m.Metadata(); err != nil || meta.NumPending == 0 || meta.Sequence.Consumer >= backlog {
-			c.reached()
-		}
-	}, jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second),
-		jetstream.ConsumeErrHandler(c.interrupted))
-	if err != nil {
-		return err
+		n++
 	}
-	var before jetstream.ConsumeContext
-	c.turn(func(s *jobState) { before, s.mailbox.hear = s.mailbox.hear, hear })
-	if before != nil {
-		before.Stop()
-	}
-	return nil
+	return n, batch.Error()
 }
 
-// interrupted hears why the reports that workers have left are not read. A consumer that somebody has removed delivers
-// nothing any more, also when it is there again. One that does not answer may have been removed before it was asked:
-// the client asks again, and finds it when it is there.
-func (c *coordinator) interrupted(hear jetstream.ConsumeContext, err error) {
-	removed := errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrBadRequest)
-	unanswered := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat)
-	c.turn(func(s *jobState) {
-		switch {
-		case s.mailbox.hear != hear || c.life.Err() != nil:
-		case removed:
-			c.work.Go(func() { c.reconcile(c.life, true) })
-		case unanswered && c.slow.tending.CompareAndSwap(false, true):
-			c.work.Go(func() {
-				defer c.slow.tending.Store(false)
-				c.reconcileSoon()
-			})
+// keepReading takes what workers leave with the broker as it comes, until the coordinator is closed. A broker that has
+// lost its disk, or is told to forget who reads there, is told again.
+func (c *coordinator) keepReading() {
+	for c.life.Err() == nil {
+		ctx, cancel := context.WithTimeout(c.life, requestTime)
+		_, err := c.readLeft(ctx, func(k jetstream.Consumer) (jetstream.MessageBatch, error) {
+			return k.Fetch(leftAtOnce, jetstream.FetchContext(ctx))
+		})
+		if err != nil && ctx.Err() == nil {
+			c.reconcile(c.life)
+			pause(c.life, 250*time.Millisecond)
 		}
-	})
+		cancel()
+	}
 }
 
 // reconnected makes good for what the broker may have lost, and for what could not be heard.
@@ -275,7 +248,7 @@ func (c *coordinator) reconnected() {
 		s.ledger.SayAgain()
 	})
 	c.announce(false)
-	c.work.Go(func() { c.reconcile(c.life, true) })
+	c.work.Go(func() { c.reconcile(c.life) })
 }
 
 // restartLeases notes that nobody could be heard until now.
@@ -291,71 +264,31 @@ func (c *coordinator) restartLeases(s *jobState) {
 // wait for it: a broker that keeps nothing delays it for a lease.
 func (c *coordinator) tend() {
 	defer c.slow.tending.Store(false)
-	c.reconcileSoon()
+	ctx, cancel := context.WithTimeout(c.life, c.o.Lease)
+	c.reconcile(ctx)
+	cancel()
 	c.sweep(c.life)
 }
 
-// reconcileSoon is reconcile within a lease.
-func (c *coordinator) reconcileSoon() {
-	ctx, cancel := context.WithTimeout(c.life, c.o.Lease)
-	defer cancel()
-	c.reconcile(ctx, false)
-}
-
-// reconcile has the broker know again what it should, until it does or ctx ends. again says that it was away.
-func (c *coordinator) reconcile(ctx context.Context, again bool) {
+// reconcile has the broker know again what it should, until it does or ctx ends.
+func (c *coordinator) reconcile(ctx context.Context) {
 	opened := false
 	c.turn(func(*jobState) { opened = c.key != "" })
 	c.slow.reconciling.Lock()
 	defer c.slow.reconciling.Unlock()
-	if !opened || ctx.Err() != nil || keepTrying(ctx, c.ensureConsumer) != nil {
+	if !opened || ctx.Err() != nil {
 		return
 	}
-	err := c.restoring(ctx, func(ctx context.Context) error {
+	_ = keepTrying(ctx, func(ctx context.Context) error {
+		if err := c.ensureConsumer(ctx); err != nil {
+			return err
+		}
 		err := c.renewLock(ctx)
 		if errors.Is(err, errTaken) {
 			c.taken()
 			return nil
 		}
-		return err
-	})
-	if err != nil || c.isGone() {
-		return
-	}
-	listens := false
-	c.turn(func(s *jobState) { listens = s.mailbox.ups != nil })
-	if listens && (again || c.deaf()) { // a consumer that was made anew has forgotten who waits for it
-		_ = c.restoring(ctx, func(context.Context) error { return c.consume() })
-	}
-}
-
-// deaf reports whether the reports that workers have left are not read any more.
-func (c *coordinator) deaf() bool {
-	var hear jetstream.ConsumeContext
-	c.turn(func(s *jobState) { hear = s.mailbox.hear })
-	if hear == nil {
-		return false
-	}
-	select {
-	case <-hear.Closed():
-		return true
-	default:
-		return false
-	}
-}
-
-// restoring is keepTrying for what needs something of the broker that it may lose at any time: that is made again
-// before each further try.
-func (c *coordinator) restoring(ctx context.Context, do func(ctx context.Context) error) error {
-	failed := false
-	return keepTrying(ctx, func(ctx context.Context) error {
-		if failed {
-			if err := c.ensureConsumer(ctx); err != nil {
-				return err
-			}
-		}
-		err := do(ctx)
-		if failed = err != nil; failed {
+		if err != nil {
 			c.noteKept(err)
 		}
 		return err

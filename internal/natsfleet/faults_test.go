@@ -129,13 +129,13 @@ func TestABrokerThatHasLostItsDiskIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.restart(false)
-	c.reconcile(c.life, true)
+	c.reconcile(c.life)
 	if said.String() != "" {
 		t.Errorf("got %q of a broker that was restarted, want nothing", said)
 	}
 	f.restart(true)
-	c.reconcile(c.life, true)
-	c.reconcile(c.life, false)
+	c.reconcile(c.life)
+	c.reconcile(c.life)
 	const want = "the broker lost this job's data (storage deleted, or a different broker?): resending it. Items whose results were only on the broker run again\n"
 	if said.String() != want {
 		t.Errorf("got %q, want %q", said, want)
@@ -301,7 +301,7 @@ func TestABrokerThatLosesItsDiskTwice(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.reconcile(c.life, true)
+		c.reconcile(c.life)
 	}()
 	if !eventually(func() bool { _, err := c.js.Consumer(t.Context(), outStream, c.key); return err == nil }) {
 		t.Fatal("the consumer is not made again")

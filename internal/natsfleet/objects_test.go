@@ -182,42 +182,6 @@ func TestAFileThatTheBrokerDoesNotFindAtOnceIsNotLost(t *testing.T) {
 	c.turn(func(s *jobState) { delete(s.flights, 1) })
 }
 
-// A run that waits for the reports that the one before has not read goes on when the broker has lost them.
-func TestReportsThatAreLostAreNotWaitedFor(t *testing.T) {
-	f := newField(t)
-	c := f.coordinator()
-	p, token, _ := submitted(f, c)
-	c.turn(func(s *jobState) { s.mailbox.hear.Stop() })
-	is := func(want bool, what string) {
-		t.Helper()
-		if !eventually(func() bool { return c.lostBacklog(t.Context()) == want }) {
-			t.Errorf("%s: got %t, want %t", what, !want, want)
-		}
-	}
-	is(true, "there are none")
-	if _, err := c.js.Publish(t.Context(), outSubject(p.instance, c.key, strconv.FormatInt(token, 10)), encoded(p.report(token, 1, fleet.Ended))); err != nil {
-		t.Fatal(err)
-	}
-	is(false, "one is not read")
-	consumer, err := c.js.Consumer(t.Context(), outStream, c.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := consumer.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
-	is(false, "one is being read")
-	if err := m.DoubleAck(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	is(true, "all are read")
-	if err := c.js.DeleteConsumer(t.Context(), outStream, c.key); err != nil {
-		t.Fatal(err)
-	}
-	is(true, "the consumer is gone")
-}
-
 // slowWriter takes a long time for its first bytes.
 type slowWriter struct {
 	began bool
@@ -249,25 +213,6 @@ func TestAnObjectThatTakesItsTimeArrives(t *testing.T) {
 	to := new(slowWriter)
 	if err := c.getFile(t.Context(), file, to); err != nil || to.size != size {
 		t.Errorf("%d bytes have arrived, and %v, want %d", to.size, err, size)
-	}
-}
-
-// A consumer that was removed before it was asked for reports does not answer, and is made again.
-func TestAConsumerThatDoesNotAnswerIsMadeAgain(t *testing.T) {
-	f := newField(t)
-	c := f.coordinator()
-	c.slow.tendEvery = time.Hour
-	submitted(f, c)
-	var hear jetstream.ConsumeContext
-	c.turn(func(s *jobState) { hear = s.mailbox.hear })
-	hear.Stop()
-	<-hear.Closed()
-	if err := c.js.DeleteConsumer(t.Context(), outStream, c.key); err != nil {
-		t.Fatal(err)
-	}
-	c.interrupted(hear, jetstream.ErrNoHeartbeat)
-	if !eventually(func() bool { _, err := c.consumer(t.Context()); return err == nil }) {
-		t.Error("there is no consumer")
 	}
 }
 
