@@ -269,14 +269,14 @@ func TestHowMuchAWorkerKeeps(t *testing.T) {
 			t.Errorf("%s: %d bytes are kept and %d not taken, want %d and %d", what, w.kept, j.unread, kept, unread)
 		}
 		for token, want := range of {
-			if got := len(w.held[(&heldAttempt{job: j, token: int64(token)}).name()].kept); got != want {
+			if got := w.held[(&heldAttempt{job: j, token: int64(token)}).name()].kept; got != want {
 				t.Errorf("%s: %d reports of token %d are kept, want %d", what, got, token, want)
 			}
 		}
 	}
 	check("all are left", maxKept, 0, 0, 2, 2, 2, 2)
 	second, third := w.held["j.1"], w.held["j.2"]
-	w.acked(second, 1)
+	w.shed(second, second.upTo(1))
 	check("one was taken", maxKept*7/8, 0, 0, 1, 2, 2, 2)
 	third.left = true
 	w.resendKept(third)
@@ -284,7 +284,7 @@ func TestHowMuchAWorkerKeeps(t *testing.T) {
 	if len(third.reports) != 2 || third.reports[0].index != 1 || third.left {
 		t.Errorf("%+v are to be said, want both in order", third.reports)
 	}
-	w.acked(third, 2)
+	w.shed(third, third.upTo(2))
 	check("they were taken", maxKept*5/8, 0, 0, 1, 0, 2, 2)
 	w.drop(second)
 	if w.kept != maxKept/2 || w.held["j.1"] != nil {

@@ -302,7 +302,7 @@ func (w *worker) sayWaiting(s *workerState) {
 		switch {
 		case !h.ended:
 			running++
-		case h.result && len(h.reports) > 0:
+		case h.result && len(h.untaken()) > 0:
 			waiting++
 		}
 	}

@@ -87,7 +87,7 @@ func (w *worker) delivered(m *nats.Msg) {
 			if h == nil {
 				continue
 			}
-			s.acked(h, e.Index)
+			s.shed(h, h.upTo(e.Index))
 			if h.ended && len(h.reports) == 0 && e.Index >= h.index {
 				s.drop(h)
 			}

@@ -107,7 +107,7 @@ func (w *worker) spill(s *workerState, now time.Time) {
 		patience /= 4
 	}
 	for _, h := range s.held {
-		if len(h.reports) == 0 || h.spilling || now.Sub(h.reports[0].made) < patience {
+		if len(h.untaken()) == 0 || h.spilling || now.Sub(h.untaken()[0].made) < patience {
 			continue
 		}
 		h.spilling = true
@@ -130,12 +130,12 @@ func (w *worker) spillReports(h *heldAttempt) {
 		more := false
 		w.turn(func(s *workerState) {
 			held := s.held[h.name()] == h
-			if more = held && len(h.reports) > 0 && ctx.Err() == nil; more {
-				r = h.reports[0]
+			if more = held && len(h.untaken()) > 0 && ctx.Err() == nil; more {
+				r = h.untaken()[0]
 				return
 			}
 			h.spilling = false
-			h.left = held && h.ended && len(h.reports) == 0
+			h.left = held && h.ended && len(h.untaken()) == 0
 			s.woken = true
 		})
 		if !more {

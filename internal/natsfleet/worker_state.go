@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -212,11 +211,10 @@ type heldAttempt struct {
 
 // reporting is what is said of an attempt.
 type reporting struct {
-	// reports has those that neither the coordinator nor the broker has taken, in order, and kept those before them,
-	// which the broker has and the coordinator may not have taken.
-	reports, kept []report
-	// sent is how many of reports were sent.
-	sent int
+	// reports has those that the coordinator has not taken, in order.
+	reports []report
+	// kept is how many of them the broker has, sent how many were sent.
+	kept, sent int
 	// index numbers the last report.
 	index int
 	// ended is set if that is the end of the attempt, and result if the end says how it succeeded or failed.
@@ -492,23 +490,34 @@ func (j *workerJob) unsent() (reports []json.RawMessage) {
 	return reports
 }
 
-// unload forgets reports up to an index, which somebody else has now, and returns them.
-func (s *workerState) unload(h *heldAttempt, index int) (gone []report) {
-	if gone, h.reports = upTo(h.reports, index); len(gone) > 0 {
-		h.job.unread -= sizeOf(gone)
-		h.sent = max(0, h.sent-len(gone))
-		s.freed()
-	}
-	return gone
-}
+// untaken returns the reports of an attempt that neither the coordinator nor the broker has.
+func (h *heldAttempt) untaken() []report { return h.reports[h.kept:] }
 
-// upTo splits reports after the last one with at most this index.
-func upTo(reports []report, index int) (before, after []report) {
+// upTo returns how many of the reports of an attempt have at most this index.
+func (h *heldAttempt) upTo(index int) int {
 	n := 0
-	for n < len(reports) && reports[n].index <= index {
+	for n < len(h.reports) && h.reports[n].index <= index {
 		n++
 	}
-	return reports[:n:n], reports[n:]
+	return n
+}
+
+// shed forgets the first reports of an attempt.
+func (s *workerState) shed(h *heldAttempt, n int) {
+	s.setKept(h, max(h.kept, n))
+	s.kept -= sizeOf(h.reports[:n])
+	h.reports = h.reports[n:]
+	h.kept -= n
+	h.sent -= min(n, h.sent)
+}
+
+// setKept notes how many of the reports of an attempt the broker has.
+func (s *workerState) setKept(h *heldAttempt, n int) {
+	more := sizeOf(h.reports[:n]) - sizeOf(h.reports[:h.kept])
+	s.kept += more
+	h.job.unread -= more
+	h.kept, h.sent = n, max(h.sent, n)
+	s.freed()
 }
 
 // maxKept is how many bytes of reports a worker keeps that it has left with the broker. It says them again to a
@@ -517,11 +526,10 @@ const maxKept = 4 << 20
 
 // keep notes that the broker has the reports of an attempt that is held up to an index.
 func (s *workerState) keep(h *heldAttempt, index int) {
-	taken := s.unload(h, index)
-	h.kept = append(h.kept, taken...)
-	s.kept += sizeOf(taken)
+	s.setKept(h, h.upTo(index))
 	for s.kept > maxKept {
-		s.forgetKept(s.oldestKept())
+		oldest := s.oldestKept()
+		s.shed(oldest, oldest.kept)
 	}
 }
 
@@ -530,47 +538,25 @@ func (s *workerState) keep(h *heldAttempt, index int) {
 func (s *workerState) oldestKept() *heldAttempt {
 	var oldest *heldAttempt
 	for _, h := range s.held {
-		if len(h.kept) > 0 && (oldest == nil || h.kept[0].made.Before(oldest.kept[0].made)) {
+		if h.kept > 0 && (oldest == nil || h.reports[0].made.Before(oldest.reports[0].made)) {
 			oldest = h
 		}
 	}
 	return oldest
 }
 
-// forgetKept forgets the kept reports of an attempt.
-func (s *workerState) forgetKept(h *heldAttempt) {
-	s.kept -= sizeOf(h.kept)
-	h.kept = nil
-}
-
 // resendKept has the kept reports of an attempt sent again, and left with the broker again if no coordinator takes
 // them.
 func (s *workerState) resendKept(h *heldAttempt) {
-	if len(h.kept) == 0 {
-		return
-	}
-	now := time.Now()
 	for i := range h.kept {
-		h.kept[i].made = now
+		h.reports[i].made, h.left = time.Now(), false
 	}
-	h.job.unread += sizeOf(h.kept)
-	again := h.kept
-	s.forgetKept(h)
-	h.reports, h.left = append(again, h.reports...), false
-}
-
-// acked notes that the coordinator has the reports of an attempt up to an index.
-func (s *workerState) acked(h *heldAttempt, index int) {
-	var gone []report
-	gone, h.kept = upTo(h.kept, index)
-	s.kept -= sizeOf(gone)
-	s.unload(h, index)
+	s.setKept(h, 0)
 }
 
 // drop forgets an attempt, and what was reported of it.
 func (s *workerState) drop(h *heldAttempt) {
-	s.forgetKept(h)
-	s.unload(h, math.MaxInt)
+	s.shed(h, len(h.reports))
 	delete(s.held, h.name())
 }
 
@@ -603,15 +589,16 @@ const longestWait = 10 * time.Minute
 // givesUp reports whether a worker that is to end no longer waits until somebody takes what an attempt reports. With
 // the broker there, the coordinator has given the attempt up after a lease. It is called by the loop.
 func (s *workerState) givesUp(h *heldAttempt, now time.Time) bool {
-	if !h.ended || len(h.reports) == 0 {
+	if !h.ended || len(h.untaken()) == 0 {
 		return false
 	}
-	from, wait := h.reports[0].made, h.job.Lease
+	made := h.untaken()[0].made
+	from, wait := made, h.job.Lease
 	switch a := &s.absent; {
 	case s.gaveBack:
 		from, wait = later(from, a.last), requestTime
 		if a.away {
-			from = h.reports[0].made
+			from = made
 		}
 	case !h.result:
 	case a.away:
