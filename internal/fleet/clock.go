@@ -22,15 +22,13 @@ func Offset(its, now time.Time) time.Duration {
 	return d
 }
 
-// Clocks has the Offset of the clock of each worker, by its instance.
-type Clocks map[string]time.Duration
-
-// Note notes what a clock shows, by a message that has come now. Small changes are left out, so that the order of times
-// stays the same.
-func (c Clocks) Note(instance string, its, now time.Time) {
-	if d := Offset(its, now); (d - c[instance]).Abs() >= leastOffset {
-		c[instance] = d
+// Drifted returns the Offset of a clock that had another one before. Small changes are left out, so that the order of
+// times stays the same.
+func Drifted(before time.Duration, its, now time.Time) time.Duration {
+	if d := Offset(its, now); (d - before).Abs() >= leastOffset {
+		return d
 	}
+	return before
 }
 
 // Shift adds a duration to all times that v, a pointer, has in exported fields, but for those that are zero. What it

@@ -124,7 +124,7 @@ func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 	call(callReleaseAgent, "b", starts[1])
 	lose := func(after time.Duration) { c.releaseTickets(time.Now().Add(after)) }
 	lose(50 * time.Second)
-	c.state.workers.heard["a"] = time.Now().Add(time.Hour)
+	c.state.workers.of("a").heard = time.Now().Add(time.Hour)
 	lose(2 * time.Minute)
 	lose(3 * time.Minute)
 	call(callReportAgent, "b", starts[2])

@@ -267,7 +267,7 @@ func (c *coordinator) contextOf(f *flight) (ctx context.Context) {
 // keep keeps a start of a worker, so that it is given back when the worker is lost.
 func (c *coordinator) keep(instance, name string, release func()) {
 	c.turn(func(s *jobState) {
-		s.workers.heard[instance] = time.Now()
+		s.workers.of(instance).heard = time.Now()
 		s.calls.tickets[instance] = append(s.calls.tickets[instance], ticket{name, release})
 	})
 }

@@ -117,7 +117,7 @@ func TestTimesInWhatWasLeftWithTheBrokerAreMovedToo(t *testing.T) {
 		if got := c.offset("gone", m).Round(time.Minute); got != -wrong {
 			t.Errorf("the clock is wrong by %s: the times are moved by %s", wrong, got)
 		}
-		c.turn(func(s *jobState) { s.workers.heard["there"] = time.Now() })
+		c.turn(func(s *jobState) { s.workers.of("there").heard = time.Now() })
 		if got := c.offset("there", m); got != 0 {
 			t.Errorf("of a worker whose clock is right they are moved by %s", got)
 		}

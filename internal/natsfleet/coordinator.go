@@ -156,13 +156,10 @@ func newCoordinator(o fleet.JobOptions) *coordinator {
 		state: jobState{
 			ledger:  fleet.NewLedger(o.Lease, every(o.Lease), time.Now()),
 			flights: map[int64]*flight{}, ended: map[int64]*flightEnd{}, stops: map[context.Context]bool{},
-			shared: shared{data: map[string][]byte{}, specs: map[string]string{}},
-			workers: workerBook{
-				roster: roster{}, clocks: fleet.Clocks{}, heard: map[string]time.Time{},
-				short: map[string]string{}, named: map[string]bool{},
-			},
-			calls: callTable{calls: map[callID]*call{}, tickets: map[string][]ticket{}},
-			told:  notices{func(string) {}, func(error) {}, map[string]bool{}},
+			shared:  shared{data: map[string][]byte{}, specs: map[string]string{}},
+			workers: workerBook{},
+			calls:   callTable{calls: map[callID]*call{}, tickets: map[string][]ticket{}},
+			told:    notices{func(string) {}, func(error) {}, map[string]bool{}},
 		},
 	}
 	c.life, c.end = context.WithCancel(context.Background())

@@ -255,8 +255,8 @@ func (c *coordinator) reconnected() {
 func (c *coordinator) restartLeases(s *jobState) {
 	now := time.Now()
 	s.ledger.RestartLeases(now)
-	for instance := range s.workers.heard {
-		s.workers.heard[instance] = now
+	for _, w := range s.workers {
+		w.heard = now
 	}
 }
 

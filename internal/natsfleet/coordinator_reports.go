@@ -35,7 +35,10 @@ func (c *coordinator) receive(m *nats.Msg) {
 			"name they were created for, or renew them (prodigy fleet remove, then add)", u.Node)
 		return
 	}
-	c.turn(func(s *jobState) { s.workers.clocks.Note(u.Instance, u.Now, time.Now()) })
+	c.turn(func(s *jobState) {
+		w := s.workers.of(u.Instance)
+		w.offset = fleet.Drifted(w.offset, u.Now, time.Now())
+	})
 	for _, r := range u.Reports {
 		r.Holder.Instance, r.Holder.Node = u.Instance, u.Node
 		if r.V == fleet.Protocol {
@@ -76,17 +79,11 @@ func (c *coordinator) isNamed(instance, node, sig string) (known bool) {
 	if c.o.Names == "" {
 		return true
 	}
-	key := instance + " " + node
-	c.turn(func(s *jobState) { known = s.workers.named[key] })
+	c.turn(func(s *jobState) { known = s.workers[instance] != nil && s.workers[instance].named == node })
 	if known || !isNamed(c.o.Names, instance, node, sig) {
 		return known
 	}
-	c.turn(func(s *jobState) {
-		if len(s.workers.named) >= mostKeys {
-			clear(s.workers.named)
-		}
-		s.workers.named[key] = true
-	})
+	c.turn(func(s *jobState) { s.workers.of(instance).named = node })
 	return true
 }
 
@@ -105,7 +102,7 @@ func (c *coordinator) stored(m jetstream.Msg) {
 	}
 	c.turn(func(s *jobState) {
 		s.ledger.Ended(r.Holder, r.Left, time.Now())
-		delete(s.workers.roster, r.Holder.Instance)
+		delete(s.workers, r.Holder.Instance)
 	})
 	_ = m.Ack()
 }
@@ -132,7 +129,7 @@ func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
 			f.msgs = nil
 		}
 		fleet.Shift(&r, offset)
-		host := s.workers.roster.hostOf(r.Holder.Instance)
+		host := s.workers.hostOf(r.Holder.Instance)
 		switch verdict {
 		case fleet.Piecemeal:
 			f.joined.Join(*r.Piece)
@@ -241,12 +238,13 @@ func (c *coordinator) endWithResults(f *flight, r fleet.Report, by fleet.Ending,
 // offset returns what is to be added to the times in what a worker says. m is the message of a report that was left
 // with the broker: when nothing else is heard of the worker, the time that it was there is added too.
 func (c *coordinator) offset(instance string, m jetstream.Msg) (offset time.Duration) {
-	known, heard := false, false
+	heard := false
 	c.turn(func(s *jobState) {
-		offset, known = s.workers.clocks[instance]
-		_, heard = s.workers.heard[instance]
+		if w := s.workers[instance]; w != nil {
+			offset, heard = w.offset, !w.heard.IsZero()
+		}
 	})
-	if known || heard || m == nil {
+	if heard || m == nil {
 		return offset
 	}
 	sent, err := time.Parse(time.RFC3339Nano, m.Headers().Get(nowHeader))
@@ -391,7 +389,7 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd) bool 
 		h, _ = s.ledger.End(by)
 	}
 	if isLost {
-		lost.Node, lost.Host = cmp.Or(lost.Node, h.Node), s.workers.roster.hostOf(h.Instance)
+		lost.Node, lost.Host = cmp.Or(lost.Node, h.Node), s.workers.hostOf(h.Instance)
 	}
 	delete(s.flights, by.Token)
 	f.cancel()

@@ -193,7 +193,7 @@ func TestASilentWorkerIsNamed(t *testing.T) {
 	dispatcher := fleet.NewDispatcher(time.Minute, 5*time.Second, start)
 	c.state.ledger.Dispatcher = dispatcher
 	words := func(node string, at time.Duration) {
-		c.state.workers.roster.heard(fleet.WorkerMessage{WorkerStatus: fleet.WorkerStatus{Instance: node + "-1", Node: node}}, start.Add(at))
+		c.state.workers.hear(fleet.WorkerMessage{WorkerStatus: fleet.WorkerStatus{Instance: node + "-1", Node: node}}, start.Add(at))
 		dispatcher.Update(fleet.WorkerStatus{Instance: node + "-1", Node: node, Round: 1, Credit: 2, Slots: 2}, start.Add(at))
 	}
 	words("alpha", 0)

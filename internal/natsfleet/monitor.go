@@ -81,7 +81,7 @@ func (d *starvation) look(c *coordinator, now time.Time) {
 	alone, waiting, refusing := false, 0, ""
 	c.turn(func(s *jobState) {
 		alone = s.ledger.NoWorkers() && s.mailbox.ups != nil && !s.ledger.Halted
-		waiting, refusing = s.ledger.Len(), s.workers.roster.refusing()
+		waiting, refusing = s.ledger.Len(), s.workers.refusing()
 	})
 	switch {
 	case !alone:
@@ -108,7 +108,7 @@ func (s silence) look(c *coordinator, now time.Time) {
 			switch {
 			case slices.ContainsFunc(silent, func(w fleet.Silence) bool { return w.Instance == instance }):
 			case j.ledger.IsHeard(instance, now):
-				back[j.workers.roster[instance].name] = true
+				back[j.workers.of(instance).name] = true
 				delete(s, instance)
 			case !j.ledger.Knows(instance): // it has ended, or is lost
 				delete(s, instance)
@@ -191,7 +191,7 @@ func (c *coordinator) releaseTickets(now time.Time) {
 	var lost []ticket
 	c.turn(func(s *jobState) {
 		for instance, list := range s.calls.tickets {
-			if now.Sub(s.workers.heard[instance]) > c.o.Lease {
+			if now.Sub(s.workers.of(instance).heard) > c.o.Lease {
 				lost = append(lost, list...)
 				delete(s.calls.tickets, instance)
 			}

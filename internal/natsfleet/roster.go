@@ -15,67 +15,64 @@ import (
 	"prodigy/internal/fleet"
 )
 
-// workerBook is what a coordinator knows of the workers that have spoken, by instance.
-type workerBook struct {
-	roster roster
-	clocks fleet.Clocks
-	// heard is when they have spoken last. A call counts too.
-	heard map[string]time.Time
-	// short is what their machines have too little of, as it was told.
-	short map[string]string
-	// named has the names that are theirs, as instance and name.
-	named map[string]bool
-}
+// workerBook is what a coordinator knows of the workers that have spoken, by instance. It tells those who ask who is
+// there, too: a worker that is silent cannot say so itself.
+type workerBook map[string]*knownWorker
 
-// hear notes that a worker has spoken. It reports whether somebody is to be told that its machine has too little of
-// something, or enough again.
-func (b *workerBook) hear(u fleet.WorkerMessage, now time.Time) bool {
-	b.heard[u.Instance] = now
-	b.roster.heard(u, now)
-	if u.Refuses != "" || !u.Full || (u.Short == "") == (b.short[u.Instance] == "") {
-		return false
-	}
-	b.short[u.Instance] = u.Short
-	return true
-}
-
-// roster has the workers that a coordinator has heard of, by instance, for those who ask who is there: a worker that is
-// silent cannot say so itself. Those that have ended are not in it.
-type roster map[string]lastHeard
-
-// lastHeard is what a worker has said of itself last.
-type lastHeard struct {
+// knownWorker is what a worker has said of itself last.
+type knownWorker struct {
 	name, host string
 	slots      int
 	// refuses is why it does not join the job. It is empty if it does.
 	refuses string
-	at      time.Time
+	// short is what its machine has too little of, as it was told.
+	short string
+	// at is when it said something of itself. It is zero if it never did, or has ended.
+	at time.Time
+	// heard is when it has spoken last, while it could be heard. A call counts too.
+	heard time.Time
+	// offset is what is to be added to the times of its clock.
+	offset time.Duration
+	// named is a name that is its own.
+	named string
 }
 
 // forgottenAfter is how long a worker that has nothing of the job is listed after its last word.
 const forgottenAfter = time.Hour
 
-// heard notes that a worker has said something.
-func (r roster) heard(u fleet.WorkerMessage, now time.Time) {
-	delete(r, u.After)
+// of returns what is known of a worker.
+func (b workerBook) of(instance string) *knownWorker {
+	if b[instance] == nil {
+		b[instance] = &knownWorker{}
+	}
+	return b[instance]
+}
+
+// hear notes what a worker says of itself. It reports whether somebody is to be told that its machine has too little of
+// something, or enough again.
+func (b workerBook) hear(u fleet.WorkerMessage, now time.Time) bool {
+	delete(b, u.After)
+	w := b.of(u.Instance)
+	w.name, w.host, w.slots = u.Node, u.Host, cmp.Or(u.Slots, w.slots)
+	w.refuses, w.at, w.heard = u.Refuses, now, now
 	if u.Gone {
-		delete(r, u.Instance)
-		return
+		w.at = time.Time{}
 	}
-	r[u.Instance] = lastHeard{
-		name: u.Node, host: u.Host, slots: cmp.Or(u.Slots, r[u.Instance].slots),
-		refuses: u.Refuses, at: now,
+	if u.Refuses != "" || !u.Full || (u.Short == "") == (w.short == "") {
+		return false
 	}
+	w.short = u.Short
+	return true
 }
 
 // refusalsShown is how many workers refusing names.
 const refusalsShown = 3
 
 // refusing says in brackets which workers take no part, and why, or "" if all do.
-func (r roster) refusing() string {
+func (b workerBook) refusing() string {
 	var list []string
-	for _, w := range r {
-		if w.refuses != "" {
+	for _, w := range b {
+		if w.refuses != "" && !w.at.IsZero() {
 			list = append(list, w.name+": "+w.refuses)
 		}
 	}
@@ -91,19 +88,21 @@ func (r roster) refusing() string {
 }
 
 // hostOf returns the machine of a worker, unless it is called like the worker or is not known.
-func (r roster) hostOf(instance string) string {
-	w := r[instance]
-	if w.host == w.name {
-		return ""
+func (b workerBook) hostOf(instance string) string {
+	if w := b[instance]; w != nil && w.host != w.name {
+		return w.host
 	}
-	return w.host
+	return ""
 }
+
+// mostListed is how many workers somebody is told of who asks.
+const mostListed = 1000
 
 // nodes returns the workers, those that have been silent longest first. every is how often each should say something,
 // and held returns the tokens of what one has of the job.
-func (r roster) nodes(key, jobID string, every time.Duration, held func(instance string) []int64, now time.Time) []fleet.Node {
-	list := make([]fleet.Node, 0, len(r))
-	for instance, w := range r {
+func (b workerBook) nodes(key, jobID string, every time.Duration, held func(instance string) []int64, now time.Time) []fleet.Node {
+	var list []fleet.Node
+	for instance, w := range b {
 		n := fleet.Node{
 			V: fleet.Protocol, Instance: instance, Name: w.name, Host: w.host, Slots: w.slots,
 			Ago: max(1, now.Sub(w.at)), Every: every, Jobs: map[string]string{key: jobID},
@@ -111,51 +110,32 @@ func (r roster) nodes(key, jobID string, every time.Duration, held func(instance
 		if tokens := held(instance); len(tokens) > 0 {
 			n.Holds, n.Busy = map[string][]int64{key: tokens}, len(tokens)
 		} else if n.Ago > forgottenAfter {
-			delete(r, instance)
 			continue
 		}
-		list = append(list, n)
+		if !w.at.IsZero() {
+			list = append(list, n)
+		}
 	}
 	slices.SortFunc(list, func(a, b fleet.Node) int {
 		return cmp.Or(cmp.Compare(b.Ago, a.Ago), cmp.Compare(a.Instance, b.Instance))
 	})
-	return list
+	return list[:min(len(list), mostListed)]
 }
 
 // rosterAnswer is what a coordinator answers who asks for the workers. It has no instance, unlike the answer of a
 // worker.
 type rosterAnswer struct {
-	V     int               `json:"v"`
-	Heard []json.RawMessage `json:"heard"`
+	V     int          `json:"v"`
+	Heard []fleet.Node `json:"heard"`
 }
 
-// encodedRoster returns the answer with as many workers as a message has room for.
-func encodedRoster(nodes []fleet.Node) []byte {
-	answer, size := rosterAnswer{V: fleet.Protocol, Heard: []json.RawMessage{}}, 0
-	for _, n := range nodes {
-		one := encoded(n)
-		if size += len(one) + 1; size > maxBody-100 {
-			break
-		}
-		answer.Heard = append(answer.Heard, one)
-	}
-	return encoded(answer)
-}
-
-// heardIn returns the workers in the answer of a coordinator, as far as it can be read.
+// heardIn returns the workers in the answer of a coordinator, if it can be read.
 func heardIn(data []byte) []fleet.Node {
 	var answer rosterAnswer
 	if json.Unmarshal(data, &answer) != nil {
 		return nil
 	}
-	var nodes []fleet.Node
-	for _, one := range answer.Heard {
-		var n fleet.Node
-		if json.Unmarshal(one, &n) == nil && n.Instance != "" && n.Ago > 0 {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
+	return slices.DeleteFunc(answer.Heard, func(n fleet.Node) bool { return n.Instance == "" || n.Ago <= 0 })
 }
 
 // tellRoster answers who asks for the workers.
@@ -163,11 +143,11 @@ func (c *coordinator) tellRoster(m *nats.Msg) {
 	var nodes []fleet.Node
 	c.turn(func(s *jobState) {
 		if !s.gone {
-			nodes = s.workers.roster.nodes(c.key, c.jobID, s.ledger.Every, s.ledger.Held, time.Now())
+			nodes = s.workers.nodes(c.key, c.jobID, s.ledger.Every, s.ledger.Held, time.Now())
 		}
 	})
 	if len(nodes) > 0 {
-		_ = m.Respond(encodedRoster(nodes)) // or it is listed the next time that somebody asks
+		_ = m.Respond(encoded(rosterAnswer{fleet.Protocol, nodes})) // or it is listed the next time that somebody asks
 	}
 }
 

@@ -1,7 +1,6 @@
 package natsfleet
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -89,13 +88,13 @@ func TestAWorkerThatIsSilentIsListed(t *testing.T) {
 // A worker that says that it ends is not silent, nor is one that another has come after.
 func TestARosterForgetsWhoHasEnded(t *testing.T) {
 	now := time.Now()
-	r := roster{}
+	r := workerBook{}
 	heard := func(instance string, change func(*fleet.WorkerMessage)) {
 		u := fleet.WorkerMessage{Host: "h", WorkerStatus: fleet.WorkerStatus{Instance: instance, Node: instance, Slots: 1}}
 		if change != nil {
 			change(&u)
 		}
-		r.heard(u, now)
+		r.hear(u, now)
 	}
 	heard("a", nil)
 	heard("b", nil)
@@ -112,20 +111,5 @@ func TestARosterForgetsWhoHasEnded(t *testing.T) {
 	}
 	if slices.Sort(names); !slices.Equal(names, []string{"a", "d"}) {
 		t.Errorf("got %q, want a and d", names)
-	}
-}
-
-// However many there are, an answer fits into a message.
-func TestARosterFitsIntoAMessage(t *testing.T) {
-	now := time.Now()
-	r := roster{}
-	for i := range 5000 {
-		name := fmt.Sprint("worker-", i)
-		r.heard(fleet.WorkerMessage{Host: "host", WorkerStatus: fleet.WorkerStatus{Instance: name, Node: name, Slots: 1}}, now)
-	}
-	all := r.nodes("key", "job", time.Second, func(string) []int64 { return make([]int64, 64) }, now)
-	data := encodedRoster(all)
-	if heard := heardIn(data); len(data) > maxBody || len(heard) < 100 {
-		t.Errorf("an answer of %d bytes has %d workers", len(data), len(heard))
 	}
 }
