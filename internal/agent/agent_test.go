@@ -87,7 +87,7 @@ type fakeHost struct {
 // Emit also checks that a coordinator of a fleet would record the event as it is.
 func (h *fakeHost) Emit(a *Attempt, e events.Event) {
 	if a.Phase == phaseMap {
-		got, ok := events.Within(e, events.Attempt{ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Number: a.Number})
+		got, ok := events.Within(e, events.Attempt{ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Attempt: a.Number})
 		if !ok || !reflect.DeepEqual(got, e) {
 			panic(fmt.Sprintf("BUG: from a worker %+v would be recorded as %+v, %v: see events.Within", e, got, ok))
 		}

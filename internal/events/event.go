@@ -38,12 +38,12 @@ type Fact struct{}
 
 func (Fact) fact() {}
 
-// Attempt is what events that happen inside an attempt at an item say of it.
+// Attempt is what events that happen inside an attempt at an item say of it. Its fields are called as theirs.
 type Attempt struct {
 	ItemID    string
 	ItemIndex int
 	Phase     string
-	Number    int
+	Attempt   int
 
 	// The name of the worker of a fleet. It is empty if the attempt runs on this machine.
 	Node string

@@ -333,7 +333,7 @@ func declaredStructs(t *testing.T, but ...string) []string {
 
 // Workers of a fleet send these events, and are not trusted with more.
 func TestEventsInsideAnAttemptAreAboutThatAttempt(t *testing.T) {
-	a := Attempt{ItemID: "item_7", ItemIndex: 7, Phase: "map", Number: 3, Node: "one"}
+	a := Attempt{ItemID: "item_7", ItemIndex: 7, Phase: "map", Attempt: 3, Node: "one"}
 	var got []string
 	for _, e := range samples() {
 		in, ok := Within(e, a)
@@ -347,8 +347,8 @@ func TestEventsInsideAnAttemptAreAboutThatAttempt(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %v", TypeOf(e), name, f, want)
 			}
 		}
-		if s, ok := in.(AISessionStarted); ok && s.Attempt != a.Number {
-			t.Errorf("the session is of attempt %d, want %d", s.Attempt, a.Number)
+		if s, ok := in.(AISessionStarted); ok && s.Attempt != a.Attempt {
+			t.Errorf("the session is of attempt %d, want %d", s.Attempt, a.Attempt)
 		}
 	}
 	want := []string{"StepSkipped", "AISessionStarted", "WorktreeCreated", "WorktreeCleaned", "AgentProgress", "StepRetrying", "StepFailed"}

@@ -8,12 +8,10 @@ import (
 	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"prodigy/internal/outputs"
 )
@@ -43,11 +41,9 @@ type plan struct {
 	givenCounts  []reflect.StructField // those of them that the attempt says
 }
 
-// A step is a change of a value.
-type step struct {
-	due    func(v reflect.Value) bool // reports whether the change could make a difference, which it seldom does
-	change func(v reflect.Value, m Masker)
-}
+// A step returns a value after a change, and whether that made a difference, which it seldom does. It leaves v and all
+// that v shares with others as they are. Nil changes nothing.
+type step func(v reflect.Value, m Masker) (after reflect.Value, changed bool)
 
 // plans returns the plan of every type that a log may contain, by its name and by its type.
 var plans = sync.OnceValues(func() (byName map[string]*plan, byType map[reflect.Type]*plan) {
@@ -104,15 +100,6 @@ func compile(t reflect.Type) *plan {
 	return p
 }
 
-// givers say what an attempt says of an event, by the name of its field.
-var givers = map[string]func(Attempt) any{
-	"ItemID":    func(a Attempt) any { return a.ItemID },
-	"ItemIndex": func(a Attempt) any { return a.ItemIndex },
-	"Phase":     func(a Attempt) any { return a.Phase },
-	"Attempt":   func(a Attempt) any { return a.Number },
-	"Node":      func(a Attempt) any { return a.Node },
-}
-
 // bounded are the names of numbers that are not below 0, and of which nobody counts to more than maxCount.
 var bounded = map[string]bool{
 	"item_index": true, "attempt": true, "total_items": true, "max_parallel": true, "workers": true,
@@ -133,24 +120,15 @@ func checkCounts(v reflect.Value, fields []reflect.StructField) error {
 	return errors.Join(wrong...)
 }
 
-// apply returns e after a step, which changes a copy.
+// apply returns e after a step.
 func (s step) apply(e Event, m Masker) Event {
-	v := reflect.ValueOf(e)
-	if s.due == nil || !s.due(v) {
+	if s == nil {
 		return e
 	}
-	own := reflect.New(v.Type()).Elem()
-	own.Set(v)
-	s.change(own, m)
-	return own.Interface().(Event)
-}
-
-// changed returns the event of v, which may be changed, after a step.
-func (s step) changed(v reflect.Value) Event {
-	if s.due != nil && s.due(v) {
-		s.change(v, nil)
+	if after, changed := s(reflect.ValueOf(e), m); changed {
+		return after.Interface().(Event)
 	}
-	return v.Interface().(Event)
+	return e
 }
 
 // tag is the tag "log" of a field.
@@ -187,20 +165,28 @@ func tagOf(f reflect.StructField) (t tag) {
 	return t
 }
 
-// stepsOf returns how a value of type t is masked, and how it is made what comes back from the log. Steps
-// that do nothing are zero.
+// stepsOf returns how a value of type t is masked, and how it is made what comes back from the log.
 func stepsOf(t reflect.Type, says tag) (mask, normal step) {
 	switch t {
 	case reflect.TypeFor[time.Time]():
-		return step{}, roundedTime
+		return nil, roundedTime
 	case reflect.TypeFor[Millis]():
-		return step{}, roundedMillis
+		return nil, roundedMillis
 	case reflect.TypeFor[json.RawMessage]():
-		return says.masking(func(v reflect.Value, m Masker) { v.SetBytes(m.JSON(v.Bytes())) }), step{}
+		if says.mask {
+			mask = maskedJSON
+		}
+		return mask, nil
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return says.masking(func(v reflect.Value, m Masker) { v.SetString(m.Text(v.String())) }), boundedText(says)
+		if says.mask {
+			mask = changedText(func(s string, m Masker) string { return m.Text(s) })
+		}
+		if bound := says.bound(); bound != nil {
+			normal = changedText(func(s string, _ Masker) string { return bound(s) })
+		}
+		return mask, normal
 	case reflect.Pointer:
 		mask, normal = stepsOf(t.Elem(), says)
 		return mask.behind(), normal.behind()
@@ -212,12 +198,19 @@ func stepsOf(t reflect.Type, says tag) (mask, normal step) {
 	case reflect.Struct:
 		return structSteps(t)
 	}
-	return step{}, step{}
+	return nil, nil
+}
+
+// fieldStep is the step of a field of a struct.
+type fieldStep struct {
+	field  int
+	step   step
+	masked []int // the field that says whether the step has changed anything; nil if none does
 }
 
 // structSteps returns the steps of a struct, which are those of its fields.
 func structSteps(t reflect.Type) (mask, normal step) {
-	var masks, normals fieldSteps
+	var masks, normals []fieldStep
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if !f.IsExported() {
@@ -228,211 +221,177 @@ func structSteps(t reflect.Type) (mask, normal step) {
 			says = tagOf(f)
 		}
 		m, n := stepsOf(f.Type, says)
-		if says.masked != "" {
-			m = m.noticed(t, i, says.masked)
+		if m != nil {
+			of := fieldStep{field: i, step: m}
+			if says.masked != "" {
+				said, ok := t.FieldByName(says.masked)
+				if !ok {
+					panic("BUG: " + t.Name() + " has no field " + says.masked)
+				}
+				of.masked = said.Index
+			}
+			masks = append(masks, of)
 		}
-		masks.add(i, m, says.masked != "")
-		normals.add(i, n, false)
+		if n != nil {
+			normals = append(normals, fieldStep{field: i, step: n})
+		}
 	}
-	return masks.step(), normals.step()
+	return ofFields(masks), ofFields(normals)
 }
 
-// fieldSteps are the steps of a struct.
-type fieldSteps []fieldStep
-
-type fieldStep struct {
-	step
-	field int
-	whole bool // the step changes the struct, not the field
-}
-
-func (s *fieldSteps) add(field int, of step, whole bool) {
-	if of.due != nil {
-		*s = append(*s, fieldStep{of, field, whole})
+// ofFields makes a step of a struct of those of its fields.
+func ofFields(fields []fieldStep) step {
+	if len(fields) == 0 {
+		return nil
 	}
-}
-
-func (s fieldSteps) step() step {
-	if len(s) == 0 {
-		return step{}
-	}
-	return step{
-		due: func(v reflect.Value) bool {
-			return slices.ContainsFunc(s, func(f fieldStep) bool { return f.due(f.of(v)) })
-		},
-		change: func(v reflect.Value, m Masker) {
-			for _, f := range s {
-				f.change(f.of(v), m)
+	return func(v reflect.Value, m Masker) (after reflect.Value, changed bool) {
+		after = v
+		for _, f := range fields {
+			field, other := f.step(v.Field(f.field), m)
+			if !other {
+				continue
 			}
-		},
-	}
-}
-
-func (f fieldStep) of(v reflect.Value) reflect.Value {
-	if f.whole {
-		return v
-	}
-	return v.Field(f.field)
-}
-
-// noticed makes a step of field i, JSON, one of its struct that says in another field whether it has changed anything.
-func (s step) noticed(t reflect.Type, i int, name string) step {
-	says, ok := t.FieldByName(name)
-	if !ok {
-		panic("BUG: " + t.Name() + " has no field " + name)
-	}
-	return step{
-		due: func(v reflect.Value) bool { return s.due(v.Field(i)) },
-		change: func(v reflect.Value, m Masker) {
-			before := v.Field(i).Bytes()
-			s.change(v.Field(i), m)
-			if len(before) > 0 {
-				v.FieldByIndex(says.Index).SetBool(!bytes.Equal(before, v.Field(i).Bytes()))
+			if !changed {
+				after = reflect.New(v.Type()).Elem()
+				after.Set(v)
 			}
-		},
+			changed = true
+			after.Field(f.field).Set(field)
+			if f.masked != nil {
+				after.FieldByIndex(f.masked).SetBool(true)
+			}
+		}
+		return after, changed
 	}
 }
 
 // behind makes a step of what a pointer points to one of the pointer.
 func (s step) behind() step {
-	if s.due == nil {
-		return step{}
+	if s == nil {
+		return nil
 	}
-	return step{
-		due: func(v reflect.Value) bool { return !v.IsNil() && s.due(v.Elem()) },
-		change: func(v reflect.Value, m Masker) {
-			if v.IsNil() {
-				return
-			}
-			own := reflect.New(v.Type().Elem())
-			own.Elem().Set(v.Elem())
-			s.change(own.Elem(), m)
-			v.Set(own)
-		},
+	return func(v reflect.Value, m Masker) (reflect.Value, bool) {
+		if v.IsNil() {
+			return v, false
+		}
+		after, changed := s(v.Elem(), m)
+		if !changed {
+			return v, false
+		}
+		own := reflect.New(v.Type().Elem())
+		own.Elem().Set(after)
+		return own, true
 	}
 }
 
 // each makes a step of an entry one of a list, which is cut to its first entries unless most is 0.
 func (s step) each(most int) step {
-	if s.due == nil && most == 0 {
-		return step{}
+	if s == nil && most == 0 {
+		return nil
 	}
-	return step{
-		due: func(v reflect.Value) bool {
-			if most > 0 && v.Len() > most {
-				return true
+	return func(v reflect.Value, m Masker) (after reflect.Value, changed bool) {
+		after = v
+		if most > 0 && v.Len() > most {
+			after, changed = v.Slice3(0, most, most), true
+		}
+		shared := true
+		for i := 0; s != nil && i < after.Len(); i++ {
+			entry, other := s(after.Index(i), m)
+			if !other {
+				continue
 			}
-			for i := range v.Len() {
-				if s.due != nil && s.due(v.Index(i)) {
-					return true
-				}
+			if shared {
+				after = reflect.AppendSlice(reflect.Zero(v.Type()), after)
 			}
-			return false
-		},
-		change: func(v reflect.Value, m Masker) {
-			if v.IsNil() {
-				return
-			}
-			n := v.Len()
-			if most > 0 {
-				n = min(n, most)
-			}
-			own := reflect.MakeSlice(v.Type(), n, n)
-			reflect.Copy(own, v)
-			for i := range n {
-				if s.change != nil {
-					s.change(own.Index(i), m)
-				}
-			}
-			v.Set(own)
-		},
+			shared, changed = false, true
+			after.Index(i).Set(entry)
+		}
+		return after, changed
 	}
 }
 
 // mapSteps returns the steps of a map. Only two types of maps hold what commands have printed.
 func mapSteps(t reflect.Type, says tag) (mask, normal step) {
-	some := func(v reflect.Value) bool { return v.Len() > 0 }
 	switch {
 	case !says.mask:
-		return step{}, step{}
+		return nil, nil
 	case t == reflect.TypeFor[map[string]json.RawMessage]():
-		return step{some, func(v reflect.Value, m Masker) {
+		return func(v reflect.Value, m Masker) (reflect.Value, bool) {
 			own := maps.Clone(v.Interface().(map[string]json.RawMessage))
 			for name, raw := range own {
 				own[name] = m.JSON(raw)
 			}
-			v.Set(reflect.ValueOf(own))
-		}}, step{}
+			return reflect.ValueOf(own), len(own) > 0
+		}, nil
 	case t == reflect.TypeFor[map[string]int]():
-		bound, _ := says.bounds()
-		return step{some, func(v reflect.Value, m Masker) { renameCounts(v, m.Text) }},
-			step{some, func(v reflect.Value, _ Masker) { renameCounts(v, bound) }}
+		bound := says.bound()
+		return renamed(func(s string, m Masker) string { return m.Text(s) }),
+			renamed(func(s string, _ Masker) string { return bound(s) })
 	}
 	panic("BUG: nothing masks a " + t.String())
 }
 
-// renameCounts changes the keys of a map of counts. What then has the same key is added up.
-func renameCounts(v reflect.Value, name func(string) string) {
-	own := make(map[string]int, v.Len())
-	for key, n := range v.Interface().(map[string]int) {
-		own[name(key)] += n
+// renamed changes the keys of a map of counts. What then has the same key is added up.
+func renamed(change func(string, Masker) string) step {
+	return func(v reflect.Value, m Masker) (reflect.Value, bool) {
+		own := make(map[string]int, v.Len())
+		for key, n := range v.Interface().(map[string]int) {
+			own[change(key, m)] += n
+		}
+		return reflect.ValueOf(own), len(own) > 0
 	}
-	v.Set(reflect.ValueOf(own))
+}
+
+// changedText makes a step of a change of a text.
+func changedText(change func(string, Masker) string) step {
+	return func(v reflect.Value, m Masker) (reflect.Value, bool) {
+		s := change(v.String(), m)
+		if s == v.String() {
+			return v, false
+		}
+		return reflect.ValueOf(s).Convert(v.Type()), true
+	}
+}
+
+// maskedJSON masks raw JSON.
+func maskedJSON(v reflect.Value, m Masker) (reflect.Value, bool) {
+	if v.Len() == 0 {
+		return v, false
+	}
+	masked := m.JSON(v.Bytes())
+	return reflect.ValueOf(masked), !bytes.Equal(masked, v.Bytes())
 }
 
 // roundedTime makes a time what the log keeps of it.
-var roundedTime = step{
-	due: func(v reflect.Value) bool {
-		t := v.Interface().(time.Time)
-		return written(t) != t
-	},
-	change: func(v reflect.Value, _ Masker) { v.Set(reflect.ValueOf(written(v.Interface().(time.Time)))) },
+func roundedTime(v reflect.Value, _ Masker) (reflect.Value, bool) {
+	t := v.Interface().(time.Time)
+	rounded := written(t)
+	if rounded == t {
+		return v, false
+	}
+	return reflect.ValueOf(rounded), true
 }
 
 // roundedMillis makes a duration what the log keeps of it.
-var roundedMillis = step{
-	due:    func(v reflect.Value) bool { return Millis(v.Int()).rounded() != Millis(v.Int()) },
-	change: func(v reflect.Value, _ Masker) { v.SetInt(int64(Millis(v.Int()).rounded())) },
+func roundedMillis(v reflect.Value, _ Masker) (reflect.Value, bool) {
+	rounded := Millis(v.Int()).rounded()
+	if rounded == Millis(v.Int()) {
+		return v, false
+	}
+	return reflect.ValueOf(rounded), true
 }
 
-// masking returns how a text, or raw JSON, is masked by a change.
-func (t tag) masking(change func(v reflect.Value, m Masker)) step {
-	if !t.mask {
-		return step{}
-	}
-	return step{
-		due: func(v reflect.Value) bool { return v.Len() > 0 },
-		change: func(v reflect.Value, m Masker) {
-			if v.Len() > 0 {
-				change(v, m)
-			}
-		},
-	}
-}
-
-// boundedText returns how a text is cut and made UTF-8.
-func boundedText(says tag) step {
-	bound, most := says.bounds()
-	if bound == nil {
-		return step{}
-	}
-	return step{
-		due:    func(v reflect.Value) bool { return v.Len() > most || !utf8.ValidString(v.String()) },
-		change: func(v reflect.Value, _ Masker) { v.SetString(bound(v.String())) },
-	}
-}
-
-// bounds returns how a text is bounded, and how many bytes of it may stay; nil if it is left as it is.
-func (t tag) bounds() (bound func(string) string, most int) {
+// bound returns how a text is cut and made UTF-8; nil if it is left as it is.
+func (t tag) bound() func(string) string {
 	switch {
 	case t.clip:
-		return func(s string) string { return Clip(s, MaxError) }, MaxError
+		return func(s string) string { return Clip(s, MaxError) }
 	case t.tail:
-		return func(s string) string { return ClipTail(s, MaxTail) }, MaxTail
+		return func(s string) string { return ClipTail(s, MaxTail) }
 	case t.mask:
-		return valid, math.MaxInt
+		return valid
 	}
-	return nil, 0
+	return nil
 }
 
 // Within returns e as an event of an attempt, whatever e itself says of the item, the attempt and the worker.
@@ -445,7 +404,7 @@ func Within(e Event, a Attempt) (Event, bool) {
 	own := reflect.New(p.Type).Elem()
 	own.Set(reflect.ValueOf(e))
 	for _, f := range p.given {
-		own.FieldByIndex(f.Index).Set(reflect.ValueOf(givers[f.Name](a)))
+		own.FieldByIndex(f.Index).Set(reflect.ValueOf(a).FieldByName(f.Name))
 	}
 	return own.Interface().(Event), true
 }

@@ -273,7 +273,7 @@ func decodeEvent(name string, body []byte) (Event, error) {
 	if err := checkCounts(v, p.counts); err != nil {
 		return nil, err
 	}
-	return p.normal.changed(v), nil
+	return p.normal.apply(v.Interface().(Event), nil), nil
 }
 
 // absent stands in a number until it has been read.

@@ -269,7 +269,7 @@ func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Repo
 			return
 		}
 		e, ok := events.Within(rec.Event, events.Attempt{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Number: a.Number, Node: r.Holder.Node,
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Attempt: a.Number, Node: r.Holder.Node,
 		})
 		if !ok {
 			c.dropped(r, events.TypeOf(rec.Event)+" does not happen inside an attempt")
