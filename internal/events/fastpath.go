@@ -18,7 +18,7 @@ const (
 // escapes, captured values or a field that came later, is not ok and left to decodeEvent, which gives the
 // same event for all that is.
 func (h heading) decodeHot() (Event, bool) {
-	c := cursor{rest: h.rest, ok: true, ids: h.ids}
+	c := cursor{rest: h.rest, ok: true, correlation: h.CorrelationID}
 	switch h.name {
 	case started:
 		var e AgentStarted
@@ -80,57 +80,20 @@ func (c *cursor) typeName() string {
 	}
 }
 
-// ids is a text that the ids of a line are parts of, so that they share its memory: the agent's, or else the
-// correlation.
-type ids struct {
-	text        string
-	correlation int // how much of it that is
-}
-
-// find returns the part of the text that raw is, from its beginning or to the end of the correlation.
-func (i ids) find(raw []byte) (string, bool) {
-	if len(raw) <= len(i.text) && i.text[:len(raw)] == string(raw) {
-		return i.text[:len(raw)], true
-	}
-	if at := i.correlation - len(raw); at >= 0 && i.text[at:i.correlation] == string(raw) {
-		return i.text[at:i.correlation], true
-	}
-	return "", false
-}
-
-// correlation reads the correlation id, and looks ahead for an agent id that begins with it.
-func (c *cursor) correlation() string {
+// correlationID reads the correlation id, which item ids are parts of.
+func (c *cursor) correlationID() string {
 	raw := c.raw()
-	whole := raw
-	if agent, ok := c.agentAhead(); ok && bytes.HasPrefix(agent, raw) {
-		whole = agent
-	}
-	c.ok = c.ok && plain(whole)
-	c.ids = ids{text: string(whole), correlation: len(raw)}
-	return c.ids.text[:len(raw)]
-}
-
-// agentAhead returns the agent id of an event that has one where decodeHot expects it, behind the
-// correlation, and stays where it is.
-func (c *cursor) agentAhead() ([]byte, bool) {
-	ahead := *c
-	ahead.skip(`,"type":`)
-	ahead.raw()
-	ahead.skip(`,"item_id":`)
-	ahead.raw()
-	ahead.skip(`,"item_index":`)
-	ahead.number()
-	ahead.skip(`,"agent_id":`)
-	agent := ahead.raw()
-	return agent, ahead.ok
+	c.ok = c.ok && plain(raw)
+	c.correlation = string(raw)
+	return c.correlation
 }
 
 func (c *cursor) textOf(key string) string {
 	c.skip(key)
 	// A string without escapes and without characters past ASCII.
 	raw := c.raw()
-	if s, ok := c.ids.find(raw); ok {
-		return s
+	if at := len(c.correlation) - len(raw); at >= 0 && c.correlation[at:] == string(raw) {
+		return c.correlation[at:]
 	}
 	c.ok = c.ok && plain(raw)
 	return string(raw)
@@ -157,7 +120,9 @@ func (c *cursor) end() bool { return c.ok && len(c.rest) == 0 }
 type cursor struct {
 	rest []byte
 	ok   bool
-	ids  ids // of the line: texts that are parts of them need no memory of their own
+
+	// correlation is that of the line: a text that it ends with needs no memory of its own.
+	correlation string
 }
 
 // skip goes past s.

@@ -171,7 +171,6 @@ type heading struct {
 	Record        // without its event
 	name   string // of the event's type
 	rest   []byte // the other fields, with the comma before them, without the checksum and the closing brace
-	ids    ids    // of which those in rest are parts
 }
 
 // decodeHead reads what every record has: its number, time, ids and type, and leaves the event alone.
@@ -197,10 +196,10 @@ func cutHead(members []byte) (h heading, ok bool) {
 	c.skip(`,"job_id":`)
 	job := c.raw()
 	c.skip(`,"correlation_id":`)
-	h.CorrelationID = c.correlation()
+	h.CorrelationID = c.correlationID()
 	c.skip(`,"type":`)
 	h.name = c.typeName()
-	h.rest, h.ids = c.rest, c.ids
+	h.rest = c.rest
 	ok = c.ok && h.Seq > 0 && h.name != "" && (len(c.rest) == 0 || c.rest[0] == ',')
 	if len(job) > len(h.CorrelationID) || h.CorrelationID[:len(job)] != string(job) {
 		return h, false
