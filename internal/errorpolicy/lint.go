@@ -19,7 +19,6 @@ func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 	l := &linter{Policy: p, Linter: check.Linter{Written: written}}
 	l.limits()
 	l.threshold()
-	l.breaker()
 	return l.Found
 }
 
@@ -61,22 +60,5 @@ func (l *linter) threshold() {
 			[]any{quorum}, "failure_threshold")
 	case 1:
 		l.Add("failure_threshold: 1 stops nothing: no more than all items can fail", nil, "failure_threshold")
-	}
-}
-
-// breaker finds a breaker that cannot open before the job stops. With retries it can, by failures that are not final.
-func (l *linter) breaker() {
-	if l.CircuitBreaker == nil || l.Retries() != nil {
-		return
-	}
-	threshold := l.CircuitBreaker.FailureThreshold
-	first := l.firstStops()
-	counted := l.OnItemFailure.Kind.row().failed
-	switch {
-	case first != "":
-		l.Add("circuit_breaker has no effect: %s", []any{first}, "circuit_breaker")
-	case counted && l.MaxFailures > 0 && l.MaxFailures <= threshold:
-		l.Add("circuit_breaker cannot open before the job stops: its failure_threshold is %d, and max_failures is %d",
-			[]any{threshold, l.MaxFailures}, "circuit_breaker")
 	}
 }

@@ -5,26 +5,21 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"prodigy/internal/limit"
 )
 
 func TestWhatAnErrorPolicySaysWithoutEffectIsReported(t *testing.T) {
-	five, zero, one, no := new(limit.DefaultBreaker()), new(0.0), new(1.0), new(false)
+	zero, one, no := new(0.0), new(1.0), new(false)
 	for name, test := range map[string]struct {
 		policy Policy
 		want   map[string]string // by key
 	}{
-		"nothing":                  {Policy{}, nil},
-		"limits that can be met":   {Policy{MaxFailures: 6, FailureThreshold: new(0.5), CircuitBreaker: five}, nil},
-		"a breaker after the stop": {Policy{MaxFailures: 5, CircuitBreaker: five}, map[string]string{"circuit_breaker": "circuit_breaker cannot open before the job stops: its failure_threshold is 5, and max_failures is 5"}},
-		"retries open it before":   {Policy{MaxFailures: 5, CircuitBreaker: five, OnItemFailure: ItemAction{Kind: Retry}}, nil},
-		"skip counts nothing": {Policy{OnItemFailure: ItemAction{Kind: Skip}, MaxFailures: 2, CircuitBreaker: five}, map[string]string{
+		"nothing":                {Policy{}, nil},
+		"limits that can be met": {Policy{MaxFailures: 6, FailureThreshold: new(0.5)}, nil},
+		"skip counts nothing": {Policy{OnItemFailure: ItemAction{Kind: Skip}, MaxFailures: 2}, map[string]string{
 			"max_failures": "max_failures has no effect: on_item_failure: skip counts no failures",
 		}},
-		"stop": {Policy{OnItemFailure: ItemAction{Kind: Stop}, MaxFailures: 2, CircuitBreaker: five}, map[string]string{
-			"max_failures":    "max_failures has no effect: on_item_failure: stop stops the job at the first failure",
-			"circuit_breaker": "circuit_breaker has no effect: on_item_failure: stop stops the job at the first failure",
+		"stop": {Policy{OnItemFailure: ItemAction{Kind: Stop}, MaxFailures: 2}, map[string]string{
+			"max_failures": "max_failures has no effect: on_item_failure: stop stops the job at the first failure",
 		}},
 		"the first one stops": {Policy{ContinueOnFailure: no, MaxFailures: 2}, map[string]string{
 			"max_failures": "max_failures has no effect: continue_on_failure: false stops the job at the first failure",

@@ -161,27 +161,3 @@ func TestThisMachineCanBeMeasured(t *testing.T) {
 		t.Error("a directory that is missing has a disk")
 	}
 }
-
-func TestOpenInAddsUpTheWindows(t *testing.T) {
-	monday := time.Date(2030, 1, 7, 12, 0, 0, 0, time.UTC)
-	for text, want := range map[string][2]time.Duration{ // in 12 hours from noon on, and in a week
-		"22:00-06:00":            {2 * time.Hour, 7 * 8 * time.Hour},
-		"00:00-24:00":            {12 * time.Hour, 7 * 24 * time.Hour},
-		"12:00-13:00":            {time.Hour, 7 * time.Hour},
-		"22:00-06:00 Asia/Tokyo": {8 * time.Hour, 7 * 8 * time.Hour}, // from 13:00 to 21:00
-	} {
-		w, err := ParseWindow(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := (Windows{w}).OpenIn(monday, 12*time.Hour); got != want[0] {
-			t.Errorf("%s: open for %v of 12h, want %v", text, got, want[0])
-		}
-		if got := (Windows{w}).OpenIn(monday, 7*24*time.Hour); got != want[1] {
-			t.Errorf("%s: open for %v of a week, want %v", text, got, want[1])
-		}
-	}
-	if got := Windows(nil).OpenIn(monday, time.Hour); got != time.Hour {
-		t.Errorf("without windows: open for %v of 1h", got)
-	}
-}

@@ -89,24 +89,6 @@ func other(t time.Time, sign time.Duration) time.Time {
 // Windows are the times in which something may start. Without any it always may.
 type Windows []Window
 
-// OpenIn returns for how much of a time from some moment on the windows are open.
-func (ws Windows) OpenIn(from time.Time, d time.Duration) (open time.Duration) {
-	for now, end := from, from.Add(d); now.Before(end); {
-		is, until := ws.At(now)
-		if until.After(end) {
-			until = end
-		}
-		if is {
-			open += until.Sub(now)
-		}
-		if !until.After(now) {
-			break
-		}
-		now = until
-	}
-	return open
-}
-
 // At returns whether now is in one of the windows, and when that changes; never within a week is a week from now.
 func (ws Windows) At(now time.Time) (open bool, until time.Time) {
 	latest := now.AddDate(0, 0, 7)

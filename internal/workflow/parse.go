@@ -31,7 +31,6 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 		}
 		return nil, invalid
 	}
-	r.warnOfPhases()
 	r.warnOfSharing()
 	r.w.Warnings = sortProblems(r.warnings)
 	if r.w.Name == "" {

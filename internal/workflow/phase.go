@@ -27,11 +27,7 @@ func (p *Phase) read(r *reader, e entry) bool {
 		r.wrongType(e, "a list of steps or a mapping with commands")
 		return false
 	}
-	b := r.block(e.name, e, r.fields(p))
-	r.require(b, "commands")
-	if b.has("timeout") {
-		r.limits[p.Pos] = b.written["timeout"]
-	}
+	r.require(r.block(e.name, e, r.fields(p)), "commands")
 	return true
 }
 

@@ -37,10 +37,8 @@ type reader struct {
 	policy   map[string]entry  // the fields of the error policy that were written, wherever that was
 
 	handlerKeys map[string]*yaml.Node // by name
-	breakers    map[Pos]*yaml.Node    // the keys circuit_breaker of steps, by the position of the step
 	inTemplate  bool                  // while agent_template is read
 	depth       int                   // number of steps that are being read, each inside the one before it
-	limits      map[Pos]entry         // the timeouts of phases, by the position of the phase
 
 	problems []Problem
 	warnings []Problem
@@ -50,7 +48,6 @@ func newReader(file string, data []byte, o ParseOptions) *reader {
 	return &reader{
 		file: file, lines: strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n"), options: o,
 		w: &Workflow{File: file}, policy: map[string]entry{}, handlerKeys: map[string]*yaml.Node{},
-		breakers: map[Pos]*yaml.Node{}, limits: map[Pos]entry{},
 	}
 }
 

@@ -3,7 +3,6 @@ package workflow
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -91,7 +90,6 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	}
 	r.checkKind(b)
 	r.retryOf(&s, b, p)
-	r.warnOfMatchers(s, p)
 	if p.onFailure != nil && s.OnFailure != nil {
 		r.fail(p.onFailure.key, `"on_failure" is set twice: in "test" and in the step`)
 	} else if p.onFailure != nil {
@@ -338,23 +336,10 @@ func (r *reader) retryOf(s *Step, b *block, p deferredKeys) {
 	case p.retry != nil:
 		if own := r.stepDefaults(); r.retryBlock(*p.retry, &own, nil) {
 			s.Retry = &own.policy
-			r.breakers[s.Pos] = own.at["circuit_breaker"]
 		}
 	case p.with == nil && r.defaults != nil && s.IsCommand():
 		own := r.stepDefaults()
 		s.Retry = &own.policy
-	}
-}
-
-// warnOfMatchers warns of a retry_on that lists only exit codes, on a step that runs no process.
-func (r *reader) warnOfMatchers(s Step, p deferredKeys) {
-	if s.WriteFile == nil || s.Retry == nil || p.retry == nil {
-		return
-	}
-	on := find(p.retry.value, "retry_on")
-	otherwise := func(m retry.Matcher) bool { return len(m.ExitCodes) == 0 }
-	if on != nil && !slices.ContainsFunc(s.Retry.RetryOn, otherwise) {
-		r.warn(on, "retry_on never matches: write_file has no exit code")
 	}
 }
 
