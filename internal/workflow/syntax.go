@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -31,7 +29,7 @@ func (r *reader) load(data []byte) *yaml.Node {
 	case errors.Is(err, io.EOF):
 		r.reportEmpty()
 	case err != nil:
-		r.reportSyntax(data, err)
+		r.reportSyntax(err)
 	default:
 		r.fail(&second, "only one YAML document is allowed")
 	}
@@ -48,7 +46,7 @@ func (r *reader) reportEmpty() {
 
 // reportSyntax reports an error of the YAML parser at the line of the mistake. The parser itself often names
 // the start of the block.
-func (r *reader) reportSyntax(data []byte, err error) {
+func (r *reader) reportSyntax(err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	told := 0
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
@@ -56,19 +54,16 @@ func (r *reader) reportSyntax(data []byte, err error) {
 		told, _ = strconv.Atoi(number)
 		text = message
 	}
-	index := r.brokenLine(data, told)
+	index := r.brokenLine(told)
 	line := r.line(index)
-	col := syntaxColumn(line, text)
-	r.failAt(Pos{index + 1, col}, "%s", explain(text, line, col))
+	r.failAt(Pos{index + 1, leadingSpaces(line) + 1}, "%s", explain(text, line))
 }
 
 // brokenLine returns the index of the first line that makes the file invalid: the one after the longest valid
-// prefix. It tries a limited number of lines before the point where the parser stopped, and otherwise returns
-// the line of the parser, told.
-func (r *reader) brokenLine(data []byte, told int) int {
+// prefix. It tries a limited number of lines around the line of the parser, told, and otherwise returns that.
+func (r *reader) brokenLine(told int) int {
 	const tries = 50
-	last := min(lastLineRead(data), len(r.lines)-1)
-	for index := last; index >= max(0, last-tries); index-- {
+	for index := min(told+tries, len(r.lines)-1); index >= max(0, told-tries); index-- {
 		if readable([]byte(strings.Join(r.lines[:index], "\n"))) {
 			return index
 		}
@@ -86,63 +81,6 @@ func readable(data []byte) bool {
 	}
 }
 
-// lastLineRead returns the index of the line at which the parser stopped.
-func lastLineRead(data []byte) int {
-	slow := &byteReader{data: data}
-	decoder := yaml.NewDecoder(slow)
-	var n yaml.Node
-	for decoder.Decode(&n) == nil {
-		n = yaml.Node{}
-	}
-	return bytes.Count(data[:slow.read], []byte("\n"))
-}
-
-// byteReader returns one byte for each Read, so that the parser reads nothing ahead.
-type byteReader struct {
-	data []byte
-	read int
-}
-
-func (b *byteReader) Read(p []byte) (int, error) {
-	if b.read == len(b.data) {
-		return 0, io.EOF
-	}
-	n := copy(p[:min(1, len(p))], b.data[b.read:])
-	b.read += n
-	return n, nil
-}
-
-// syntaxColumn returns the column of the mistake in line, in runes from 1, as far as the parser's message shows it.
-func syntaxColumn(line, text string) int {
-	at := len(line) - len(strings.TrimLeft(line, " "))
-	switch {
-	case strings.Contains(text, "tab character"), text == "found character that cannot start any token" &&
-		strings.HasPrefix(line[at:], "\t"):
-		at = max(at, strings.IndexByte(line, '\t'))
-	case text == "found character that cannot start any token":
-		if m := regexp.MustCompile("(?:^|[ \\[{,])([@`%])").FindStringSubmatchIndex(line); m != nil {
-			at = m[2]
-		}
-	case text == "found unexpected end of stream":
-		at = max(at, strings.LastIndexAny(line, `"'`))
-	case strings.HasPrefix(text, "mapping values"):
-		if key := strings.Index(line, ": "); key > at && strings.Contains(line[key+1:], ": ") {
-			at = key + 2
-		}
-	case strings.HasPrefix(text, "unknown anchor"):
-		at = max(at, strings.Index(line, "*"+anchorName(text)))
-	case text == "control characters are not allowed", strings.Contains(text, "UTF-8"):
-		at = max(at, strings.IndexFunc(line, func(c rune) bool { return c == utf8.RuneError || c < ' ' && c != '\t' || c == 0x7f }))
-	}
-	return utf8.RuneCountInString(line[:at]) + 1
-}
-
-func anchorName(text string) string {
-	_, rest, _ := strings.Cut(text, "'")
-	name, _, _ := strings.Cut(rest, "'")
-	return name
-}
-
 // explanations maps messages of the YAML parser to messages for the author of the file.
 var explanations = map[string]string{
 	"mapping values are not allowed in this context": `a "key:" is not allowed here: indent it like its neighbours, or quote a string that contains ": "`,
@@ -156,21 +94,16 @@ var explanations = map[string]string{
 	"found unknown escape character":                 `unknown escape in double quotes: use \\ for a backslash, or single quotes`,
 	"control characters are not allowed":             "a control character is not allowed here",
 	"found undefined tag handle":                     "unknown tag",
+	"found character that cannot start any token":    "a string cannot start with @, ` or %: quote it",
 }
 
-// explain returns the message for a mistake that the YAML parser found in the line, at a column in runes from 1.
-func explain(text, line string, col int) string {
+// explain returns the message for a mistake that the YAML parser found in a line.
+func explain(text, line string) string {
 	switch {
-	case strings.Contains(text, "tab character"):
+	case strings.Contains(text, "tab character"), strings.HasPrefix(strings.TrimLeft(line, " "), "\t"):
 		return "tabs cannot be used for indentation: use spaces"
-	case text == "found character that cannot start any token":
-		c := []rune(line + " ")[col-1]
-		if c == '\t' {
-			return "tabs cannot be used for indentation: use spaces"
-		}
-		return "a string cannot start with " + strconv.QuoteRune(c) + ": quote it"
 	case strings.HasPrefix(text, "unknown anchor"):
-		return "unknown anchor " + strconv.Quote("&"+anchorName(text)) + ": define it before this alias"
+		return text + ": define it before this alias"
 	case strings.Contains(text, "UTF-8"):
 		return "not valid UTF-8"
 	}

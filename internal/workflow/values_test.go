@@ -558,7 +558,7 @@ func TestAStepSurvivesJSON(t *testing.T) {
 
 func TestASyntaxErrorInALongFileHasItsLine(t *testing.T) {
 	text := "name: x\nsteps:\n" + strings.Repeat("- shell: a\n", 3000) + "- shell: \"b\n" + strings.Repeat("- shell: a\n", 3000)
-	if got := problems(t, text); got != "w.yml:3003:10: unterminated string" {
+	if got := problems(t, text); got != "w.yml:3003:1: unterminated string" {
 		t.Errorf("got %q, want line 3003", got)
 	}
 }
