@@ -45,16 +45,6 @@ func misplacedKey(name, where string) string {
 	return ": it is a key of " + check.OneOf(blocks) + "; check the indentation"
 }
 
-// slashCommand returns the command of Claude that a step of the older tool named as a text, as
-// "/prodigy-lint" or "prodigy-lint fast".
-func slashCommand(text string) (command string, ok bool) {
-	if strings.HasPrefix(text, "prodigy-") {
-		return "/" + text, true
-	}
-	name, _, _ := strings.Cut(text, " ")
-	return text, strings.HasPrefix(text, "/") && !strings.Contains(name[1:], "/")
-}
-
 // hasKey reports whether a struct has a field with that key or alias.
 func hasKey(t reflect.Type, name string) bool {
 	fields := slices.Collect(t.Fields())

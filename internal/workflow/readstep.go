@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -61,11 +60,7 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	keys.read("test", func(e entry) { r.test(e, &s) })
 	keys.read("on_success", func(e entry) { s.OnSuccess = r.hookSteps(e) })
 	if e.value.Tag == "!!str" {
-		written := `"shell: …"`
-		if slash, ok := slashCommand(e.value.Value); ok {
-			written = "claude: " + strconv.Quote(slash)
-		}
-		r.fail(e.value, "%s must be a mapping, got %s (as in %s)", e.name, describe(e.value), written)
+		r.fail(e.value, `%s must be a mapping, got %s (as in "shell: …")`, e.name, describe(e.value))
 		return s, nil
 	}
 	if e.name == "step" {
@@ -227,7 +222,7 @@ func (r *reader) onFailure(s *Step, p deferredKeys) {
 	}
 	if text := e.value.Value; (e.value.ShortTag() == "!!str" || e.value.ShortTag() == "!!bool") &&
 		check.Nearest(text, []string{string(retry.Stop), string(retry.Continue)}) == "" {
-		r.fail(e.value, `unknown on_failure %q (want stop, continue or {fallback: {command: "…"}}; for a handler use a step, %s)`, text, asHandler(text))
+		r.fail(e.value, `unknown on_failure %q (want stop, continue or {fallback: {command: "…"}}; for a handler use a step, {shell: "…"})`, text)
 		return
 	}
 	action, ok := r.failureAction(e)
@@ -244,18 +239,6 @@ func (r *reader) onFailure(s *Step, p deferredKeys) {
 		s.Retry = &once
 	}
 	s.Retry.OnFailure = action
-}
-
-// asHandler returns how a handler that the older tool took as a text, or as true, is written.
-func asHandler(text string) string {
-	command, isSlash := slashCommand(text)
-	switch {
-	case isSlash:
-		return fmt.Sprintf("{claude: %q}", command)
-	case text == "true" || text == "false":
-		return `{shell: "…"}`
-	}
-	return fmt.Sprintf("{shell: %q}", text)
 }
 
 // isAction reports whether the value of on_failure is a failure action and not a handler.
