@@ -49,10 +49,6 @@ func fill(v reflect.Value, name string) {
 	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[limit.BreakerConfig]() || v.Type() == reflect.TypeFor[limit.Rate]() || v.Type() == reflect.TypeFor[limit.AdaptiveConfig]() || v.Type() == reflect.TypeFor[retry.Ratio]() || v.Type() == reflect.TypeFor[limit.StragglerAfter]():
 	case v.Type() == reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 11, 20, 12, 0, len(name), 1000, time.UTC)))
-	case v.Type() == reflect.TypeFor[Attempts]():
-		var f Running
-		fill(reflect.ValueOf(&f).Elem(), name)
-		v.Set(reflect.ValueOf(Attempts{1: newStartedAttempt(f), 2: newStartedAttempt(Running{ID: "item_2", Number: 1, Token: 7})}))
 	case v.Type() == reflect.TypeFor[errorpolicy.Statuses]():
 		v.Addr().Interface().(*errorpolicy.Statuses).Set(len(name), errorpolicy.Dead)
 	case v.Type() == reflect.TypeFor[json.RawMessage]():
@@ -126,9 +122,6 @@ var packages = regexp.MustCompile(`([\w.-]+/)*\b\w+\.`)
 // writeShape writes the fields of a type, also the private ones, and what they are made of. Policies and configurations come from the workflow and
 // are not in a checkpoint.
 func writeShape(w *strings.Builder, typ reflect.Type, indent string, above map[reflect.Type]bool) {
-	if typ == reflect.TypeFor[Attempts]() { // it is written as one
-		typ = reflect.TypeFor[map[int]Running]()
-	}
 	_, _ = fmt.Fprintln(w, packages.ReplaceAllString(typ.String(), ""))
 	if typ == reflect.TypeFor[errorpolicy.Policy]() || typ == reflect.TypeFor[limit.BreakerConfig]() || typ.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || above[typ] {
 		return

@@ -39,7 +39,7 @@ type Fold struct {
 
 	selected
 	Status  errorpolicy.Statuses `json:"status"`  // by item index, as far as items have been seen
-	Running Attempts             `json:"running"` // attempts that have started and not ended, by item index
+	Running map[int]Running      `json:"running"` // attempts that have started and not ended, by item index
 	Waiting map[int]Waiting      `json:"waiting"` // items between two attempts, by item index
 	// by item id; "" for the other phases: the last retry of a step that has not ended
 	Retrying map[string]StepRetry `json:"retrying"`
@@ -276,7 +276,7 @@ func NewFold(p errorpolicy.Policy) *Fold {
 		Policy:     errorpolicy.New(p),
 		Times:      limit.NewStragglerTimes(p.Straggler),
 		Phases:     map[string]*Phase{},
-		Running:    Attempts{},
+		Running:    map[int]Running{},
 		Waiting:    map[int]Waiting{},
 		Retrying:   map[string]StepRetry{},
 		tries:      tries{Failed: map[int]failure{}, Failures: map[int]int{}, LastTry: map[int]int{}},
@@ -351,7 +351,7 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	case events.StepRetrying:
 		s.Retrying[e.ItemID] = StepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
 		if s.Limits.Concurrency.Service.Limits() {
-			s.Running.change(e.ItemIndex, func(f *Running) { f.Waited = f.Waited || f.ID == e.ItemID })
+			s.change(e.ItemIndex, func(f *Running) { f.Waited = f.Waited || f.ID == e.ItemID })
 		}
 	case events.ErrorBatch:
 		_ = s.Policy.Remainder()
@@ -409,16 +409,16 @@ func (s *Fold) retryNow(now time.Time, e events.RetryNowRequested) {
 func (s *Fold) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
-		s.Running.Set(e.ItemIndex, Running{
+		s.Running[e.ItemIndex] = Running{
 			ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Retry: s.Waiting[e.ItemIndex].Retry,
 			Base:    e.Base,
 			Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key,
-		})
+		}
 		delete(s.Waiting, e.ItemIndex)
 	case events.AgentDuplicated: // no later version begins a second attempt, nor may its number be used again
-		s.Running.change(e.ItemIndex, func(f *Running) { f.Doubled = e.Attempt })
+		s.change(e.ItemIndex, func(f *Running) { f.Doubled = e.Attempt })
 	case events.AgentCompleted:
-		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running.At(e.ItemIndex).Waited {
+		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running[e.ItemIndex].Waited {
 			s.Times.Add(time.Duration(e.DurationMS))
 		}
 		if e.Commit != "" {
@@ -440,24 +440,32 @@ func (s *Fold) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 		}
 		return s.applyFailure(e)
 	case events.AgentInterrupted:
-		f := s.Running.At(e.ItemIndex)
+		f := s.Running[e.ItemIndex]
 		s.giveBack(e.ItemIndex, f, max(f.Number-1, f.Doubled))
 	case events.AgentLost:
 		s.lose(e)
 	case events.AgentPlaced:
-		s.Running.change(e.ItemIndex, func(f *Running) {
+		s.change(e.ItemIndex, func(f *Running) {
 			if f.Number == e.Attempt {
 				f.Node = e.Node
 			}
 		})
 	case events.StepTurn:
 		if e.WaitedMS > 0 {
-			s.Running.change(e.ItemIndex, func(f *Running) { f.Waited = true })
+			s.change(e.ItemIndex, func(f *Running) { f.Waited = true })
 		}
 	case events.StepRetried:
-		s.Running.change(e.ItemIndex, func(f *Running) { f.Try = r.Time })
+		s.change(e.ItemIndex, func(f *Running) { f.Try = r.Time })
 	}
 	return nil
+}
+
+// change changes the attempt at an item that runs, if there is one.
+func (s *Fold) change(index int, how func(*Running)) {
+	if f, runs := s.Running[index]; runs {
+		how(&f)
+		s.Running[index] = f
+	}
 }
 
 // lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run
@@ -465,7 +473,7 @@ func (s *Fold) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 // was only cut off hardly is.
 func (s *Fold) lose(e events.AgentLost) {
 	index := e.ItemIndex
-	f := s.Running.At(index)
+	f := s.Running[index]
 	delete(s.Running, index)
 	s.Waiting[index] = Waiting{ID: f.ID, Number: max(f.Number, f.Doubled), Retry: f.Retry, Resolve: f.Resolve}
 	if e.Unbegun {
@@ -499,7 +507,7 @@ func (s *Fold) succeed(id string, index int, seq int64) {
 // awaitMerge keeps the work of an attempt that has ended. Until it is merged the item is what it was: pending,
 // or a dead letter that is run again.
 func (s *Fold) awaitMerge(r events.Record, e events.AgentCompleted) {
-	f := s.Running.At(e.ItemIndex)
+	f := s.Running[e.ItemIndex]
 	s.Merging[e.ItemIndex] = Merging{
 		ID: e.ItemID, Number: e.Attempt, AgentID: e.AgentID, Worker: e.Worker, Seq: r.Seq, Done: r.Time,
 		Took: time.Duration(e.DurationMS),
@@ -534,7 +542,7 @@ func pendingOf[T any](s *Fold, items map[int]T) (n int) {
 }
 
 func (s *Fold) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
-	number := max(e.Attempt, s.Running.At(e.ItemIndex).Doubled)
+	number := max(e.Attempt, s.Running[e.ItemIndex].Doubled)
 	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
 	if e.Rejected() {
 		s.Policy.Rejected(e.ItemID, before)
@@ -589,7 +597,7 @@ func (s *Fold) RetryOf(index int) retry.State {
 	if w, waits := s.Waiting[index]; waits {
 		return w.Retry
 	}
-	return s.Running.At(index).Retry
+	return s.Running[index].Retry
 }
 
 // resume is the beginning of a new run of the job: what was in flight and is not attached starts again as a new
@@ -611,7 +619,7 @@ func (s *Fold) resume(now time.Time, e events.JobResumed) {
 	if e.Died != nil && len(s.Running) == 0 {
 		clear(s.Crashes) // runs die although no item is to blame
 	}
-	for index, f := range s.Running.All() {
+	for index, f := range s.Running {
 		if e.IsAttached(index) {
 			continue
 		}
@@ -816,7 +824,7 @@ func givesRow(e events.AgentFailed, settled bool) bool {
 // Item returns what is known of an item.
 func (s *Fold) Item(index int) limits.Item {
 	it := limits.Item{Failed: s.IsRetry(index), Settled: s.Status.At(index) != errorpolicy.Pending}
-	if f, runs := s.Running.Get(index); runs {
+	if f, runs := s.Running[index]; runs {
 		it.Key, it.Began, it.Waited = f.Key, f.Began, f.Waited
 		if f.Try.After(f.Began) {
 			it.Began = f.Try

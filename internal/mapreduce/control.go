@@ -219,13 +219,13 @@ func (p *pool) skip(r job.Request) job.Answer {
 	}
 	for _, it := range wanted {
 		j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
-		_, runs := j.Fold.Running.Get(it.Index)
+		_, runs := j.Fold.Running[it.Index]
 		switch {
 		case !runs && p.forget(it.Index, inTurn):
 			j.skipWaiting(it.ID, it.Index)
 			settled = append(settled, it.ID)
 		case runs:
-			if f := p.flights[j.Fold.Running.At(it.Index).Token]; f != nil {
+			if f := p.flights[j.Fold.Running[it.Index].Token]; f != nil {
 				f.end(errSkipped)
 			}
 			settled = append(settled, it.ID)
@@ -259,7 +259,7 @@ func (j *owner) skippable(items []job.Item, runs bool) (wanted []job.Item, refus
 		wanted = append(wanted, it)
 		recorded, err := j.Store.At(it.Index)
 		_, merging := j.Fold.Merging[it.Index]
-		_, flies := j.Fold.Running.Get(it.Index)
+		_, flies := j.Fold.Running[it.Index]
 		_, waits := j.Fold.Waiting[it.Index]
 		switch {
 		case err != nil || recorded.ID != it.ID:
@@ -361,7 +361,7 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 	var elsewhere []int64 // attempts that wait on workers of a fleet for the next try of a step
 	if j.fleet != nil {
 		for token, f := range p.flights {
-			id := j.Fold.Running.At(f.index).ID
+			id := j.Fold.Running[f.index].ID
 			if k, retrying := j.Fold.Retrying[id]; retrying && k.Due.After(now) && e.Names(id) {
 				elsewhere = append(elsewhere, token)
 			}

@@ -61,7 +61,7 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 // adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
 func (p *pool) adopt() {
 	for index := range check.ByKey(p.job.Fold.Running) {
-		f, slot := p.job.Fold.Running.At(index), 0
+		f, slot := p.job.Fold.Running[index], 0
 		if f.Suspect {
 			p.suspects.out = index
 		}

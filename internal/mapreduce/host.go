@@ -42,7 +42,7 @@ func (m emitted) deliver(p *pool) {
 	case events.QuotaResumed:
 		p.restartClocks()
 	case events.AgentPlaced:
-		one := p.job.Fold.Running.At(e.ItemIndex)
+		one := p.job.Fold.Running[e.ItemIndex]
 		if f := p.flights[one.Token]; f != nil && one.Number == e.Attempt && !f.placed {
 			f.placed, f.began = true, time.Now()
 		}

@@ -125,7 +125,7 @@ func (j *owner) refuseCancelled() error {
 // with workspaces that died before its first record begins as a new one.
 func (j *owner) beginAgain(ctx context.Context, items bool) error {
 	n := 0 // attempts that workers of a fleet may still run
-	for _, f := range j.Fold.Running.All() {
+	for _, f := range j.Fold.Running {
 		if f.Fleet {
 			n++
 		}
@@ -212,7 +212,7 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
 		e, ok := j.Queue.Get(id)
-		_, attached := j.Fold.Running.Get(e.ItemIndex)
+		_, attached := j.Fold.Running[e.ItemIndex]
 		_, merging := j.Fold.Merging[e.ItemIndex]
 		switch {
 		case merging: // its work is merged first of all
@@ -343,7 +343,7 @@ func (j *owner) killedAgents(attached []int) []events.AgentUsage {
 		killed = append(killed, u)
 	}
 	for index := range check.ByKey(j.Fold.Running) {
-		f := j.Fold.Running.At(index)
+		f := j.Fold.Running[index]
 		if f.Fleet || slices.Contains(attached, index) {
 			continue
 		}
@@ -361,7 +361,7 @@ func (j *owner) dropInterrupted(attached []int) error {
 	if j.fleet != nil || !j.files.Drops() {
 		return nil
 	}
-	for index, f := range j.Fold.Running.All() {
+	for index, f := range j.Fold.Running {
 		if f.Fleet || slices.Contains(attached, index) || index >= j.Store.Len() {
 			continue
 		}
@@ -377,7 +377,7 @@ func (j *owner) dropInterrupted(attached []int) error {
 // attached returns the indexes of the items in flight whose attempts the executor still has.
 func (j *owner) attached(ctx context.Context) ([]int, error) {
 	indexes := make(map[string]int, len(j.Fold.Running))
-	for index, f := range j.Fold.Running.All() {
+	for index, f := range j.Fold.Running {
 		if f.Fleet == (j.fleet != nil) && index < j.Store.Len() { // a power loss may have taken it: the selection will bring it again
 			indexes[j.attemptID(f.ID, f.Number)] = index
 		}

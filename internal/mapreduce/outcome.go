@@ -179,7 +179,7 @@ func (j *owner) recordSuccess(e *attemptEnd) int64 {
 func (j *owner) recordFailure(e *attemptEnd) int64 {
 	a, o, f := e.attempt, e.outcome, e.outcome.Failure
 	now := time.Now()
-	flight := j.Fold.Running.At(a.ItemIndex)
+	flight := j.Fold.Running[a.ItemIndex]
 	if flight.Resolve != "" { // the conflict stands
 		f.Type, f.Message = retry.TypeMergeConflict, "it was not resolved: "+f.Message
 		o.Commit = flight.Resolve

@@ -39,7 +39,7 @@ func (p *pool) findStragglers(now time.Time) {
 		f := p.flights[c.token]
 		one := job.Running{}
 		if f != nil {
-			one = j.Fold.Running.At(f.index)
+			one = j.Fold.Running[f.index]
 		}
 		if one.Token != c.token { // it has ended
 			w.clocks.pop()
