@@ -106,53 +106,13 @@ func (p *pool) again(d dueItem) {
 // admitNext starts or rejects the next item, of those that are tried again first. It reports false when there
 // is nothing to do now.
 func (p *pool) admitNext(now time.Time) bool {
-	if p.lobby.keysOf != nil {
-		return p.admitByKey(now)
-	}
-	for _, retrying := range []bool{true, false} {
-		class, there := p.classOf(retrying, now)
-		if !there {
-			continue
-		}
-		v := p.ask(p.gates.turn, p.asks(class, now))
-		if v.Answer == limits.Wait {
-			continue
-		}
-		it := offered{}
-		if retrying { // whose data its agent reads
-			d := p.lobby.due.pop()
-			it.ID, it.Index = d.id, d.index
-		} else {
-			it, p.lobby.fresh = *p.lobby.fresh, nil
-		}
-		if !p.dropped(it.Item, v, now) {
-			p.start(it, itemKeys{})
-		}
-		return true
-	}
-	return false
-}
-
-// classOf returns the class of the next item that is tried again, or of the next new one. It reports false if
-// there is none.
-func (p *pool) classOf(retrying bool, now time.Time) (limits.Class, bool) {
-	switch {
-	case !retrying:
-		return limits.New, p.lobby.fresh != nil
-	case !p.lobby.hasDue(now):
-		return limits.Again, false
-	case p.job.Fold.IsRetry(p.lobby.due[0].index):
-		return limits.Retry, true
-	}
-	return limits.Again, true
-}
-
-// admitByKey is admitNext for a job whose items have limits by their keys.
-func (p *pool) admitByKey(now time.Time) bool {
 	l := &p.lobby
-	class, due := p.classOf(true, now)
-	if due && (class != limits.Retry || !p.retriesHeld(now)) && l.retries < p.job.Fold.Limits.Ratio.Throttle.Free(now) {
-		return p.lineUp()
+	// Where all items have the same keys, one waits for its turn at a time, so that they keep their order.
+	if l.hasDue(now) && (l.keysOf != nil || l.starts.len() == 0) {
+		retry := p.job.Fold.IsRetry(l.due[0].index)
+		if !retry || !p.retriesHeld(now) && l.retries < p.job.Fold.Limits.Ratio.Throttle.Free(now) {
+			return p.lineUp(retry)
+		}
 	}
 	keys, it, waited := l.starts.next(now, p.mayStart)
 	if !waited && (l.fresh == nil || !p.mayBegin(now)) {
@@ -164,13 +124,13 @@ func (p *pool) admitByKey(now time.Time) bool {
 		l.popStart(it)
 		return true
 	}
-	if p.ask(p.gates.paces, p.asks(limits.Again, now)).Answer != limits.Go {
+	a := p.asks(limits.Again, now)
+	if p.ask(p.gates.paces, a).Answer != limits.Go {
 		return false
 	}
 	if !waited {
-		it, keys = *l.fresh, l.keysOf(l.fresh.ID, l.fresh.Data)
+		it, keys = *l.fresh, l.keys(l.fresh.Item)
 	}
-	a := p.asks(limits.Again, now)
 	a.Key = keys.breaker
 	v := p.job.Fold.Limits.Breaker.Admit(a)
 	if v.Answer == limits.Wait && p.job.workflow.BreakerPer == nil {
@@ -202,20 +162,23 @@ func (p *pool) admitByKey(now time.Time) bool {
 }
 
 // lineUp has the item that is due wait for the turn of its keys.
-func (p *pool) lineUp() bool {
+func (p *pool) lineUp(retry bool) bool {
 	l := &p.lobby
 	d := l.due.pop()
-	it, err := p.job.item(d.index)
-	if err != nil {
-		p.haltForOwn(err)
-		return false
+	next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: retry, again: true}
+	it := next.Item
+	if l.keysOf != nil {
+		var err error
+		if it, err = p.job.item(d.index); err != nil {
+			p.haltForOwn(err)
+			return false
+		}
 	}
-	next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: p.job.Fold.IsRetry(d.index), again: true}
-	if next.retry {
+	if retry {
 		l.retries++
 	}
 	l.again++
-	l.starts.add(l.keysOf(it.ID, it.Data), next)
+	l.starts.add(l.keys(it), next)
 	return true
 }
 

@@ -33,14 +33,9 @@ func (p *pool) openGates(ctx context.Context) error {
 		g.rollout,
 		limits.Func(p.admitSlots), limits.Func(p.admitRoom), known.Concurrency,
 	}
-	g.turn = []limits.Limit{g.first, known.Ratio}
-	if j.workflow.BreakerPer == nil {
-		g.turn = append(g.turn, known.Breaker)
-	}
 	if g.paces = []limits.Limit{limits.Pace{Concurrency: known.Concurrency}}; !p.lobby.rateKey {
 		g.paces = append(g.paces, known.Rate)
 	}
-	g.turn = append(g.turn, g.paces...)
 	j.Live = []limits.Limit{g.windows, g.guards}
 	return p.watchMachine(ctx)
 }

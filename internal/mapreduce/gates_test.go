@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
+	"prodigy/internal/limits"
 )
 
 // TestEveryLimitIsAskedAndExplained compares the limits that a pool asks with the types of package limits, and their
@@ -33,8 +34,10 @@ func TestEveryLimitIsAskedAndExplained(t *testing.T) {
 	if err := p.openGates(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	known := p.job.Fold.Limits
+	turn := append([]limits.Limit{p.gates.first, known.Ratio, known.Breaker}, p.gates.paces...)
 	asked := map[string]bool{}
-	for _, l := range slices.Concat(p.gates.all, p.gates.slot, p.gates.turn) {
+	for _, l := range slices.Concat(p.gates.all, p.gates.slot, turn) {
 		of := reflect.TypeOf(l)
 		if of.Kind() == reflect.Pointer {
 			of = of.Elem()
@@ -64,7 +67,7 @@ func TestEveryLimitIsAskedAndExplained(t *testing.T) {
 		}
 	}
 	delete(rows, "group") // the heading
-	want := map[string]int{"all": len(p.gates.all), "slot": len(p.gates.slot), "turn": len(p.gates.turn)}
+	want := map[string]int{"all": len(p.gates.all), "slot": len(p.gates.slot), "turn": len(turn)}
 	if !maps.Equal(rows, want) {
 		t.Errorf("got rows %v in the comment of package limits, want those of the limits that are asked: %v", rows, want)
 	}

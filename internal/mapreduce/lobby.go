@@ -19,10 +19,10 @@ func (j *owner) newLobby() (lobby, error) {
 	if err != nil {
 		return lobby{}, fmt.Errorf("circuit_breaker: %w", err)
 	}
-	if rate == nil && breaker == nil {
-		return lobby{}, nil
-	}
 	b := byKey{rateKey: rate != nil, full: map[string][]itemKeys{}, gone: map[int]bool{}}
+	if rate == nil && breaker == nil {
+		return lobby{byKey: b}, nil
+	}
 	b.keysOf = func(id string, item json.RawMessage) (k itemKeys) {
 		if rate != nil {
 			k.rate = rate(id, item)

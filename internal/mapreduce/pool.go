@@ -10,6 +10,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/gitspace"
+	"prodigy/internal/items"
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 )
@@ -150,9 +151,10 @@ func (s *submitter) next() []agent.Attempt {
 type gates struct {
 	all  []limits.Limit // of everything
 	slot []limits.Limit // of what needs a slot
-	turn []limits.Limit // of what begins, but for those by key
 
-	paces []limits.Limit // of turn: the limits in time that all starts share
+	// paces are the limits in time that all starts share. Besides them admitNext asks first, the retry ratio, the breaker,
+	// and what has keys.
+	paces []limits.Limit
 
 	windows *limits.Windows
 	guards  *limits.Guards
@@ -193,7 +195,7 @@ type lobby struct {
 	rated, retriesWait bool
 }
 
-// byKey are the items of a job with limits by key.
+// byKey are the items that wait for their turn, by their keys.
 type byKey struct {
 	// keysOf is nil if all items have the same keys.
 	keysOf func(id string, item json.RawMessage) itemKeys
@@ -251,6 +253,14 @@ func (l *lobby) forget(token int64) {
 			}
 		}
 	}
+}
+
+// keys returns the keys of an item with its data.
+func (b *byKey) keys(it items.Item) (k itemKeys) {
+	if b.keysOf != nil {
+		k = b.keysOf(it.ID, it.Data)
+	}
+	return k
 }
 
 // popStart removes the item that starts.next has returned.
