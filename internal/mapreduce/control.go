@@ -86,7 +86,7 @@ func (p *pool) request(r job.Request) job.Answer {
 		p.job.Record(events.DrainRequested{By: r.By})
 		p.order(Result{State: jobs.Stopped, Reason: "drained by " + r.By, AsAsked: true}, untilTheyEnd)
 		p.holdFleet()
-		return job.Done("draining: no new items start, %s, then the run ends", p.stillRunning("will finish"))
+		return job.Done("draining: no new items start, and the run ends after what runs: %s", p.stillRunning())
 	case job.Cancel:
 		return p.cancel(r)
 	case job.Scale:
@@ -99,17 +99,15 @@ func (p *pool) request(r job.Request) job.Answer {
 	return job.Refused("unknown request %q", string(r.Do))
 }
 
-// stillRunning says what runs, and what that will do.
-func (p *pool) stillRunning(will string) string {
+// stillRunning says what runs.
+func (p *pool) stillRunning() string {
 	switch n := p.runners.running; {
 	case n == 0 || p.single.between:
 		return "nothing is running"
 	case p.flights == nil:
-		return "the running step may finish"
-	case n == 1:
-		return "1 item is running and " + will
+		return "a step is still running"
 	default:
-		return fmt.Sprintf("%d items are running and %s", n, will)
+		return check.Counted(n, "item") + " still running"
 	}
 }
 
@@ -122,7 +120,7 @@ func (p *pool) pauseStarts(r job.Request) job.Answer {
 	if p.job.fleet != nil {
 		p.job.fleet.TakeBack()
 	}
-	return job.Done("paused: no new items start, %s", p.stillRunning("will finish"))
+	return job.Done("paused: no new items start, %s", p.stillRunning())
 }
 
 func (p *pool) continueStarts(r job.Request) job.Answer {
@@ -149,7 +147,7 @@ func (p *pool) cancel(r job.Request) job.Answer {
 	}
 	p.job.register.Stopping()
 	p.order(v, p.job.config.Grace)
-	return job.Done("cancelled: %s", p.stillRunning("may finish within the grace"))
+	return job.Done("cancelled: the run ends within its grace, %s", p.stillRunning())
 }
 
 // order ends the job with v, also if the phase that runs comes to its end before it notices.
@@ -181,24 +179,21 @@ func (p *pool) scale(r job.Request) job.Answer {
 		return job.Done("the job already has %s", slots(n))
 	}
 	j.Record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
-	text := fmt.Sprintf("%s instead of %d", slots(n), was)
+	usable := int(j.room.Load())
+	if c := j.workflow.Map.Concurrency; c != nil {
+		usable = min(usable, c.Max)
+	}
 	if j.elastic {
-		workers, has := j.fleetSlots.now()
-		if j.recorded = n; n > has {
-			text += fmt.Sprintf("; no more than %d can be used before more workers take part (now %d)", has, workers)
-		}
+		_, has := j.fleetSlots.now()
+		usable = min(usable, has)
+		j.recorded = n
 		p.fitFleet(time.Now())
 	} else {
 		p.resize(n)
 	}
-	if over := len(p.slots.taken) - n; over > 0 {
-		text += fmt.Sprintf("; %d more will finish", over)
-	}
-	if c := j.workflow.Map.Concurrency; c != nil && n > c.Max {
-		text += fmt.Sprintf("; no more than %d are used, the max of concurrency", c.Max)
-	}
-	if room := j.room.Load(); int64(n) > room {
-		text += fmt.Sprintf("; no more than %d can be used, for lack of files, processes or memory", room)
+	text := fmt.Sprintf("%s instead of %d", slots(n), was)
+	if n > usable {
+		text += fmt.Sprintf("; no more than %d can be used now", usable)
 	}
 	return job.Done("%s", text)
 }
@@ -208,7 +203,6 @@ func (p *pool) skip(r job.Request) job.Answer {
 	if j.Store == nil {
 		return job.Refused("the job has no items")
 	}
-	var settled, later []string
 	wanted, refused := j.skippable(r.Items, true)
 	if refused != "" {
 		return job.Refused("%s", refused)
@@ -217,33 +211,22 @@ func (p *pool) skip(r job.Request) job.Answer {
 	for it := range p.lobby.starts.all() {
 		inTurn[it.Index] = !p.lobby.gone[it.Index]
 	}
+	var ids []string
 	for _, it := range wanted {
 		j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
 		_, runs := j.Fold.Running[it.Index]
 		switch {
 		case !runs && p.forget(it.Index, inTurn):
 			j.skipWaiting(it.ID, it.Index)
-			settled = append(settled, it.ID)
 		case runs:
 			if f := p.flights[j.Fold.Running[it.Index].Token]; f != nil {
 				f.end(errSkipped)
 			}
-			settled = append(settled, it.ID)
-		default:
-			later = append(later, it.ID)
-		}
+		} // else the source has not given it yet, and it is settled then
+		ids = append(ids, it.ID)
 	}
-	if len(settled) > 0 {
-		p.checkPolicy()
-	}
-	var parts []string
-	if len(settled) > 0 {
-		parts = append(parts, "skipped: "+check.Few(settled, idsShown))
-	}
-	if len(later) > 0 {
-		parts = append(parts, "will be skipped: "+check.Few(later, idsShown))
-	}
-	return job.Done("%s", strings.Join(parts, "; "))
+	p.checkPolicy()
+	return job.Done("skipped: %s", check.Few(ids, idsShown))
 }
 
 // skippable returns each of the items once, or says why they cannot be skipped. Work that waits to be merged cannot
@@ -352,10 +335,10 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 		e.ItemIDs = append(e.ItemIDs, it.ID)
 	}
 	now := time.Now()
-	due := 0
+	n := j.waits.count(func(id string) bool { return e.Names(id) && (j.fleet == nil || id == "") })
 	for _, w := range j.Fold.Waiting {
 		if w.Due.After(now) && e.Names(w.ID) {
-			due++
+			n++
 		}
 	}
 	var elsewhere []int64 // attempts that wait on workers of a fleet for the next try of a step
@@ -367,8 +350,8 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 			}
 		}
 	}
-	steps := len(elsewhere) + j.waits.count(func(id string) bool { return e.Names(id) && (j.fleet == nil || id == "") })
-	if due+steps == 0 {
+	n += len(elsewhere)
+	if n == 0 {
 		if len(r.Items) > 0 {
 			return job.Refused("none of these items is waiting to retry: %s", check.Few(e.ItemIDs, idsShown))
 		}
@@ -391,14 +374,7 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 	if len(elsewhere) > 0 {
 		j.fleet.Hurry(elsewhere)
 	}
-	var parts []string
-	if due > 0 {
-		parts = append(parts, check.Counted(due, "item"))
-	}
-	if steps > 0 {
-		parts = append(parts, check.Counted(steps, "step"))
-	}
-	return job.Done("%s", p.withHolds("due now: "+strings.Join(parts, " and ")))
+	return job.Done("%s", p.withHolds("due now: "+check.Counted(n, "retry")))
 }
 
 // withHolds adds to an answer what holds back all starts.

@@ -76,7 +76,7 @@ func TestAPausedJobStartsNothingUntilItContinues(t *testing.T) {
 		l := &timeline{began: time.Now()}
 		r := steered(t, config(t, fake(l.runner(2*time.Second))), workflowOf(6, 2, ""), func(ask func(job.Request) job.Answer) {
 			time.Sleep(3 * time.Second)
-			done(t, ask(job.Request{Do: job.Pause}), "2 items are running")
+			done(t, ask(job.Request{Do: job.Pause}), "2 items still running")
 			done(t, ask(job.Request{Do: job.Pause}), "already paused by alice")
 			time.Sleep(time.Hour)
 			done(t, ask(job.Request{Do: job.Continue}), "continued")
@@ -130,7 +130,7 @@ func TestADrainedJobEndsWithWhatRunsAndIsResumed(t *testing.T) {
 		c := config(t, fake(l.runner(time.Minute))) // longer than the grace
 		r := steered(t, c, workflowOf(6, 2, ""), func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Second)
-			done(t, ask(job.Request{Do: job.Drain}), "2 items are running")
+			done(t, ask(job.Request{Do: job.Drain}), "2 items still running")
 			refusedWith(t, ask(job.Request{Do: job.Scale, Slots: 3}), "stopping: drained by alice")
 		})
 		if r.State != jobs.Stopped || !r.AsAsked || r.Reason != "drained by alice" || r.Metrics.Successful != 2 {
@@ -149,7 +149,7 @@ func TestADrainEndsAPhaseAfterItsStep(t *testing.T) {
 		c := config(t, fake(l.runner(time.Minute)))
 		r := steered(t, c, "mode: standard\ncommands:\n  - shell: a\n  - shell: b\n", func(ask func(job.Request) job.Answer) {
 			time.Sleep(time.Second)
-			done(t, ask(job.Request{Do: job.Drain}), "the running step may finish")
+			done(t, ask(job.Request{Do: job.Drain}), "a step is still running")
 		})
 		if r.State != jobs.Stopped || !r.AsAsked || len(l.at) != 1 {
 			t.Errorf("got %s (%s) after %d steps, want drained after 1", r.State, r.Reason, len(l.at))
@@ -200,7 +200,7 @@ func TestScalingChangesHowManyRunAtOnce(t *testing.T) {
 			refusedWith(t, ask(job.Request{Do: job.Scale, Slots: 1 << 30}), "use at most")
 			done(t, ask(job.Request{Do: job.Scale, Slots: 6}), "6 slots instead of 2")
 			time.Sleep(time.Second)
-			done(t, ask(job.Request{Do: job.Scale, Change: -5}), "1 slot instead of 6; 5 more will finish")
+			done(t, ask(job.Request{Do: job.Scale, Change: -5}), "1 slot instead of 6")
 			time.Sleep(28 * time.Second)
 			done(t, ask(job.Request{Do: job.Scale, Change: +2}), "3 slots instead of 1")
 			time.Sleep(500 * time.Millisecond)
@@ -245,7 +245,7 @@ func TestSkippedItemsAreSettledOnceWhateverTheyWereDoing(t *testing.T) {
 				}
 				return ask(q)
 			}
-			done(t, skip(0, 1, 5, 0, 5), "skipped: item_0, item_1; will be skipped: item_5")
+			done(t, skip(0, 1, 5, 0, 5), "skipped: item_0, item_1, item_5")
 			time.Sleep(time.Second)
 			refusedWith(t, skip(2, 1), "item_1 already has an outcome")
 			refusedWith(t, skip(5), "already")
@@ -305,10 +305,10 @@ func TestAnAnswerSaysWhatHoldsStartsBack(t *testing.T) {
 		source = strings.Replace(source, "max_parallel: 1", "concurrency: {max: 4, adapt: true}", 1)
 		steered(t, config(t, fake(func(c call) answer { return answer{code: 1} })), source, func(ask func(job.Request) job.Answer) {
 			time.Sleep(90 * time.Minute)
-			done(t, ask(job.Request{Do: job.RetryNow}), "due now: 2 items; nothing starts meanwhile: outside the windows (00:00-01:00 UTC), the next starts at")
+			done(t, ask(job.Request{Do: job.RetryNow}), "due now: 2 retries; nothing starts meanwhile: outside the windows (00:00-01:00 UTC), the next starts at")
 			done(t, ask(job.Request{Do: job.Pause}), "paused")
 			done(t, ask(job.Request{Do: job.Continue}), "continued; nothing starts meanwhile: outside")
-			done(t, ask(job.Request{Do: job.Scale, Slots: 9}), "no more than 4 are used, the max of concurrency")
+			done(t, ask(job.Request{Do: job.Scale, Slots: 9}), "no more than 4 can be used now")
 			done(t, ask(job.Request{Do: job.Drain}), "")
 		})
 	})

@@ -132,7 +132,7 @@ map:
 			return func() error { return nil }, nil
 		}
 	})
-	if want := "due now: 1 step\nskipped: item_0\n"; r.Metrics.Successful != 1 || r.Metrics.Skipped != 1 || said.String() != want {
+	if want := "due now: 1 retry\nskipped: item_0\n"; r.Metrics.Successful != 1 || r.Metrics.Skipped != 1 || said.String() != want {
 		t.Errorf("got %+v and answers %q, want %q", r.Metrics, said, want)
 	}
 }
