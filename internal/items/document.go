@@ -17,9 +17,6 @@ import (
 type document struct {
 	value any
 
-	// plain reports whether objects are unordered maps, the only form in which ojg knows their length.
-	plain bool
-
 	// raws are the spellings of the numbers in value that are pointers. See number.
 	raws map[unsafe.Pointer][]byte
 }
@@ -74,8 +71,8 @@ func (m *members) SetValueForKey(string, any) { panic("BUG: a path changes the d
 func (m *members) RemoveValueForKey(string) { panic("BUG: a path changes the document") }
 
 // load reads a valid JSON value.
-func load(raw []byte, plain bool) *document {
-	d := &document{plain: plain}
+func load(raw []byte) *document {
+	d := &document{}
 	d.value = d.read(bytes.TrimSpace(raw))
 	return d
 }
@@ -83,7 +80,7 @@ func load(raw []byte, plain bool) *document {
 func (d *document) read(raw []byte) any {
 	switch raw[0] {
 	case '{':
-		return d.object(raw)
+		return object{&members{document: d, raw: raw}}
 	case '[':
 		out := []any{}
 		for element := range rawjson.Elements(raw) {
@@ -98,17 +95,6 @@ func (d *document) read(raw []byte) any {
 		return nil
 	}
 	return d.number(string(raw))
-}
-
-func (d *document) object(raw []byte) any {
-	if !d.plain {
-		return object{&members{document: d, raw: raw}}
-	}
-	out := map[string]any{}
-	for quoted, value := range rawjson.Members(raw) {
-		out[rawjson.Unquote(quoted)] = d.read(value)
-	}
-	return out
 }
 
 // number returns a number that ojg can compare. One that Go would spell differently is a pointer, which is
@@ -131,7 +117,7 @@ func (d *document) number(spelled string) any {
 
 func appendFloat(b []byte, f float64) []byte { return strconv.AppendFloat(b, f, 'f', -1, 64) }
 
-// appendJSON appends a value of the document as JSON. The types are those that read makes without plain.
+// appendJSON appends a value of the document as JSON. The types are those that read makes.
 func (d *document) appendJSON(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:

@@ -24,10 +24,6 @@ type path struct {
 
 	// rooted reports whether a filter in it refers to the root, $, so that the whole value must be in memory.
 	rooted bool
-
-	// plain reports whether a filter in it uses length or empty, for which objects must be plain maps. It is false
-	// where rooted is true.
-	plain bool
 }
 
 func (p path) empty() bool { return len(p.expr) == 0 }
@@ -44,12 +40,9 @@ func parsePath(src string) (path, error) {
 	p := path{expr: expr}
 	for _, frag := range expr {
 		if f, ok := frag.(*jp.Filter); ok {
-			text := f.String()
-			p.rooted = p.rooted || strings.Contains(text, "$")
-			p.plain = p.plain || strings.Contains(text, "length") || strings.Contains(text, "empty")
+			p.rooted = p.rooted || strings.Contains(f.String(), "$")
 		}
 	}
-	p.plain = p.plain && !p.rooted
 	return p, nil
 }
 
@@ -305,14 +298,14 @@ func (s *selector) filter(f *jp.Filter, rest jp.Expr) error {
 	if err != nil {
 		return err
 	}
-	ok, err := load(raw, s.path.plain).matches(f)
+	ok, err := load(raw).matches(f)
 	if err != nil || !ok {
 		return err
 	}
 	if len(rest) == 0 {
 		return s.emit(raw)
 	}
-	return s.get(raw, rest)
+	return load(raw).get(rest, s.emit)
 }
 
 // load evaluates the path on the next value, held in memory.
@@ -321,12 +314,7 @@ func (s *selector) load(path jp.Expr) error {
 	if err != nil {
 		return err
 	}
-	return s.get(raw, path)
-}
-
-// get evaluates the rest of the path on a value in memory. Its objects keep their order; find makes plain ones itself.
-func (s *selector) get(raw []byte, rest jp.Expr) error {
-	return load(raw, false).get(path{expr: rest, plain: s.path.plain}, s.emit)
+	return load(raw).get(path, s.emit)
 }
 
 // matches reports whether the document passes a filter of a path.
@@ -343,8 +331,8 @@ func recoverEvaluation(err *error) {
 }
 
 // get calls emit with what the path selects.
-func (d *document) get(p path, emit func([]byte) error) error {
-	found, err := d.find(d.value, p)
+func (d *document) get(path jp.Expr, emit func([]byte) error) error {
+	found, err := selected(d.value, path)
 	if err != nil {
 		return err
 	}
@@ -354,39 +342,6 @@ func (d *document) get(p path, emit func([]byte) error) error {
 		}
 	}
 	return nil
-}
-
-// find returns what the path selects in v. A filter with length or empty is evaluated on each child
-// separately, because the plain maps that it needs have no order.
-func (d *document) find(v any, p path) ([]any, error) {
-	i := slices.IndexFunc(p.expr, func(frag jp.Frag) bool {
-		_, isFilter := frag.(*jp.Filter)
-		return isFilter
-	})
-	if !p.plain || i < 0 {
-		return selected(v, p.expr)
-	}
-	parents, err := parentsOf(v, p.expr[:i])
-	if err != nil {
-		return nil, err
-	}
-	filter, rest := p.expr[i].(*jp.Filter), path{expr: p.expr[i+1:], plain: true}
-	var found []any
-	for _, parent := range parents {
-		for _, child := range children(parent) {
-			if ok, err := load(d.appendJSON(nil, child), true).matches(filter); err != nil {
-				return nil, err
-			} else if !ok {
-				continue
-			}
-			more, err := d.find(child, rest)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, more...)
-		}
-	}
-	return found, nil
 }
 
 // selected returns what ojg selects in v. A path without steps selects v itself, and below a scalar there is nothing.
@@ -401,42 +356,4 @@ func selected(v any, path jp.Expr) (found []any, err error) {
 		return path.Get(v), nil
 	}
 	return nil, nil
-}
-
-// parentsOf returns the values whose children the step after path looks at. After .. these are all descendants.
-func parentsOf(v any, path jp.Expr) ([]any, error) {
-	last := len(path) - 1
-	if last < 0 || path[last] != jp.Descent('.') {
-		return selected(v, path)
-	}
-	tops, err := selected(v, path[:last])
-	var all []any
-	for _, top := range tops {
-		all = descend(all, top)
-	}
-	return all, err
-}
-
-// descend appends all descendants of v, then v.
-func descend(all []any, v any) []any {
-	for _, child := range children(v) {
-		all = descend(all, child)
-	}
-	return append(all, v)
-}
-
-// children returns the elements or members of v, in order.
-func children(v any) []any {
-	switch v := v.(type) {
-	case []any:
-		return v
-	case object:
-		all := make([]any, 0, len(v.Keys()))
-		for _, name := range v.Keys() {
-			member, _ := v.ValueForKey(name)
-			all = append(all, member)
-		}
-		return all
-	}
-	return nil
 }
