@@ -29,26 +29,8 @@ func about(dir string, mayBe func(text []byte) bool, wanted func(id string) bool
 		at := bytes.Index(text, itemKey)
 		return at >= 0 && !mayBe(text[at:]) && bytes.IndexByte(text, '\\') < 0
 	}
-	mayMatter := func(yield func(line, error) bool) {
-		for l, err := range scan(dir) {
-			if err == nil && another(l.text) {
-				continue
-			}
-			if !yield(l, err) || err != nil {
-				return
-			}
-		}
-	}
-	return func(yield func(Record, error) bool) {
-		for r, err := range records(mayMatter) {
-			if err == nil && !wanted(Subject(r.Event)) {
-				continue
-			}
-			if !yield(r, err) || err != nil {
-				return
-			}
-		}
-	}
+	lines := only(scan(dir), func(l line) bool { return !another(l.text) })
+	return only(records(lines), func(r Record) bool { return wanted(Subject(r.Event)) })
 }
 
 var itemKey = []byte(`"item_id":"`)

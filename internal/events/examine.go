@@ -14,7 +14,7 @@ import (
 type Examined struct {
 	File   string
 	Line   int    // 0: Err is about the file
-	Text   []byte // without its newline; good until the next one
+	Text   []byte // without its newline, of one that is whole or torn; good until the next one
 	Record Record // when Err is nil
 	Err    error
 }
@@ -50,48 +50,41 @@ func examineFile(path string, newest bool, sums *seals, last *int64, yield func(
 	defer check.Quietly(f.Close)
 	in := newLineReader(f, path, newest, sums)
 	for {
-		text, err := in.next()
-		in.number++
-		x := Examined{File: path, Line: in.number, Text: text}
-		switch {
-		case errors.Is(err, io.EOF) && len(text) == 0:
+		l, err := in.line()
+		if errors.Is(err, io.EOF) {
 			return true
-		case errors.Is(err, io.EOF) && newest:
-			x.Err = ErrTorn
-			return yield(x)
-		case errors.Is(err, io.EOF):
-			x.Err = errors.New("the line has no end")
-			return yield(x)
-		case err != nil:
-			x.Err = err
-			return yield(x)
 		}
-		x.examine(sums, last)
-		if !yield(x) {
+		x := Examined{File: path, Line: in.number, Text: l.text, Err: err}
+		damaged, another := errors.AsType[*DamagedError](err)
+		switch {
+		case err == nil:
+			x.examine(last)
+		case another:
+			x.Err = errors.Unwrap(damaged.Err) // the place stands beside it
+		}
+		if !yield(x) || err != nil && !another {
 			return false
 		}
 	}
 }
 
 // examine checks the line behind record last, which it becomes when it is a record.
-func (x *Examined) examine(sums *seals, last *int64) {
-	if x.Err = sums.check(x.Text); x.Err == nil {
-		x.Record, x.Err = decode(x.Text)
+func (x *Examined) examine(last *int64) {
+	r, err := decode(x.Text)
+	if err == nil {
+		err = believable(r)
 	}
-	if x.Err == nil {
-		x.Err = believable(x.Record)
+	if err == nil && r.Seq <= *last {
+		err = fmt.Errorf("record %d comes a second time", r.Seq)
 	}
-	switch {
-	case x.Err != nil:
-		x.Record = Record{}
-	case x.Record.Seq <= *last:
-		x.Record, x.Err = Record{}, fmt.Errorf("record %d comes a second time", x.Record.Seq)
-	case x.Record.Seq > *last+1:
-		x.Err = &MissingError{From: *last + 1, To: x.Record.Seq - 1}
-		*last = x.Record.Seq
-	default:
-		*last = x.Record.Seq
+	if err != nil {
+		x.Err = err
+		return
 	}
+	if r.Seq > *last+1 {
+		x.Err = &MissingError{From: *last + 1, To: r.Seq - 1}
+	}
+	x.Record, *last = r, r.Seq
 }
 
 // MissingError says that records are missing before one that is sound.

@@ -204,36 +204,9 @@ func (c *cursor) time() time.Time {
 		c.ok = false
 		return time.Time{}
 	}
-	b := c.rest[1 : size-1]
+	text := string(c.rest[1 : size-1])
 	c.rest = c.rest[size:]
-	t, ok := parseTime(b)
-	c.ok = ok
+	t, err := time.Parse(time.RFC3339Nano, text)
+	c.ok = err == nil && text[len(text)-1] == 'Z'
 	return t
-}
-
-// parseTime reads a time of timeLayout. It does what time.Parse does in a tenth of the time, which counts
-// where a log of millions of lines is read.
-func parseTime(b []byte) (time.Time, bool) {
-	if len(b) != len(timeLayout) || b[4] != '-' || b[7] != '-' || b[10] != 'T' || b[13] != ':' || b[16] != ':' ||
-		b[19] != '.' || b[26] != 'Z' {
-		return time.Time{}, false
-	}
-	var d pairs
-	year := d.two(b[0:])*100 + d.two(b[2:])
-	month, day := d.two(b[5:]), d.two(b[8:])
-	hour, minute, second := d.two(b[11:]), d.two(b[14:]), d.two(b[17:])
-	micros := d.two(b[20:])*10000 + d.two(b[22:])*100 + d.two(b[24:])
-	t := time.Date(year, time.Month(month), day, hour, minute, second, micros*1000, time.UTC)
-	// Date takes a day that a month does not have for one of the next.
-	ok := !d.odd && hour < 24 && minute < 60 && second < 60 && 1 <= month && month <= 12 && t.Day() == day
-	return t, ok
-}
-
-// pairs reads numbers of two digits.
-type pairs struct{ odd bool } // something else was among them
-
-func (p *pairs) two(b []byte) int {
-	tens, ones := b[0]-'0', b[1]-'0'
-	p.odd = p.odd || tens > 9 || ones > 9
-	return int(tens)*10 + int(ones)
 }

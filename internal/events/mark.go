@@ -61,16 +61,7 @@ func Holds(dir string, m Mark) bool {
 // ReadBehind is Read without the records up to that of the mark, which the log holds. Damage before that goes
 // unnoticed.
 func ReadBehind(dir string, m Mark) iter.Seq2[Record, error] {
-	return records(func(yield func(line, error) bool) {
-		for l, err := range from(dir, m) {
-			if err == nil && l.seq == m.Seq {
-				continue
-			}
-			if !yield(l, err) || err != nil {
-				return
-			}
-		}
-	})
+	return records(only(from(dir, m), func(l line) bool { return l.seq != m.Seq }))
 }
 
 // errNoMark says that a log does not have the record of a mark.

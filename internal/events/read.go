@@ -23,17 +23,21 @@ func Read(dir string, but ...Event) iter.Seq2[Record, error] {
 	for _, e := range but {
 		names = append(names, appendQuoted(nil, TypeOf(e)))
 	}
-	lines := scan(dir)
-	return records(func(yield func(line, error) bool) {
-		for l, err := range lines {
-			if err == nil && slices.ContainsFunc(names, l.hasType) {
+	return records(only(scan(dir), func(l line) bool { return !slices.ContainsFunc(names, l.hasType) }))
+}
+
+// only yields those of seq that keep wants, up to the first error.
+func only[T any](seq iter.Seq2[T, error], keep func(T) bool) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for v, err := range seq {
+			if err == nil && !keep(v) {
 				continue
 			}
-			if !yield(l, err) {
+			if !yield(v, err) || err != nil {
 				return
 			}
 		}
-	})
+	}
 }
 
 // Each calls do for each of records. An incomplete last line ends them without an error.

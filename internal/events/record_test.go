@@ -3,7 +3,6 @@ package events
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -314,18 +313,6 @@ func TestTheFastWayOfReadingEqualsTheSlowOne(t *testing.T) {
 		for _, e := range []Event{e, s} {
 			r := Record{Seq: 1, Time: start0, JobID: "j", CorrelationID: "j/" + text.Draw(rt, "correlation"), Event: e}
 			hotEqualsCold(t, encodeAll(t, []Record{r}))
-		}
-	})
-}
-
-func TestTimesAreReadAsTheStandardLibraryReadsThem(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		part := func(most int) int { return rapid.IntRange(0, most).Draw(t, "part") }
-		text := fmt.Sprintf("%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", part(9999), part(13), part(32), part(24), part(60), part(60), part(999999))
-		want, err := time.Parse(timeLayout, text)
-		got, ok := parseTime([]byte(text))
-		if ok != (err == nil) || ok && !got.Equal(want) {
-			t.Fatalf("%s: got %v %v, want %v %v", text, got, ok, want, err)
 		}
 	})
 }

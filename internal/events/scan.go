@@ -91,7 +91,7 @@ func (s *lineReader) lines(yield func(line, error) bool) bool {
 func (s *lineReader) line() (line, error) {
 	text, err := s.next()
 	if err != nil {
-		return line{}, s.endedBy(err, text)
+		return line{text: text}, s.endedBy(err, text)
 	}
 	s.number++
 	l := line{text: text, from: s}
