@@ -3,8 +3,10 @@ package workflow
 import (
 	"cmp"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -219,37 +221,20 @@ func (s Step) Edits() string {
 	return ""
 }
 
+// gitEdits matches a command of git that changes a checkout.
+var gitEdits = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:^|[\n;&|(){}!]|\b(?:if|then|else|do|while|until|exec|time)\s)\s*` +
+		`git(?: -c \S+)* (commit|add|checkout|stash|rebase|merge)\b`)
+})
+
 // gitEdit returns the first command of git in a script that changes a checkout, as in "git commit", or ""
 // if there is none or the script works elsewhere.
 func gitEdit(script string) string {
-	found := ""
-	for command := range strings.FieldsFuncSeq(script,
-		func(c rune) bool { return strings.ContainsRune("\n;&|(){}", c) }) {
-		words := strings.Fields(command)
-		for len(words) > 0 && (check.Among("if then else do while until ! exec time", words[0]) ||
-			strings.Contains(words[0], "=")) {
-			words = words[1:]
-		}
-		if len(words) > 1 && words[0] == "cd" {
-			return ""
-		}
-		if len(words) == 0 || words[0] != "git" {
-			continue
-		}
-		for words = words[1:]; len(words) > 1 && strings.HasPrefix(words[0], "-"); words = words[1:] {
-			switch words[0] {
-			case "-C":
-				return ""
-			case "-c":
-				words = words[1:]
-			}
-		}
-		if found == "" && len(words) > 0 &&
-			check.Among("commit add checkout stash rebase merge", words[0]) {
-			found = "git " + words[0]
-		}
+	found := gitEdits().FindStringSubmatch(script)
+	if found == nil || strings.Contains(script, "cd ") {
+		return ""
 	}
-	return found
+	return "git " + found[1]
 }
 
 // edit reports whether any of the steps edits the directory that it is in.
