@@ -154,15 +154,6 @@ func (e Entry) line() ([]byte, error) {
 	return append(jobs.Seal(object, 0), '\n'), nil
 }
 
-// readLine reads what line returns, without its line feed.
-func readLine(line []byte) (e Entry, err error) {
-	if err := checkSealed(line); err != nil {
-		return e, err
-	}
-	err = json.Unmarshal(line, &e)
-	return e, err
-}
-
 // checkSealed returns an error if a line does not end with the checksum of what comes before that. It is
 // jobs.ErrNoSeal if there is no checksum.
 func checkSealed(line []byte) error {

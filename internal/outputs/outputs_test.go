@@ -350,8 +350,8 @@ func TestALineIsWhatEncodingJSONWouldWrite(t *testing.T) {
 		if diff := cmp.Diff(e, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
-		if read, err := readLine(bytes.TrimSuffix(line, []byte("\n"))); err != nil || !cmp.Equal(e, read) {
-			t.Errorf("%s: got %+v %v", line, read, err)
+		if err := checkSealed(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
+			t.Errorf("%s: %v", line, err)
 		}
 		plain, err := json.Marshal(e)
 		if err != nil {

@@ -71,21 +71,25 @@ func Read(dir string, q Query) iter.Seq2[Entry, error] {
 
 // read yields what is new in the store and then in the tails. It returns false when no more is wanted.
 func (t *tails) read(r *reader, yield func(Entry, error) bool) bool {
-	t.look()
-	for l := range r.lines() {
-		e, match, err := r.entry(l)
-		if errors.Is(err, ErrTorn) {
-			break
+	for {
+		t.look()
+		for l := range r.lines() {
+			e, match, err := r.entry(l)
+			if errors.Is(err, ErrTorn) {
+				break
+			}
+			if err == nil && match {
+				match = t.pass(&e)
+				t.show(e)
+			}
+			if (err != nil || match) && !yield(e, err) {
+				return false
+			}
 		}
-		if err == nil && match {
-			match = t.pass(&e)
-			t.show(e)
-		}
-		if (err != nil || match) && !yield(e, err) {
-			return false
+		if more, gone := t.rest(yield); !more || !gone {
+			return more
 		}
 	}
-	return t.rest(yield)
 }
 
 // readStore is Read without tails.
@@ -119,7 +123,6 @@ func follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 	return func(yield func(Entry, error) bool) {
 		r := newReader(dir, q)
 		t := tails{dir: dir, query: q}
-		defer t.close()
 		for idle := 0; ; {
 			if idle++; running != nil && running() { // asked before what is there is read
 				idle = 0
@@ -196,7 +199,7 @@ func Examine(dir string) iter.Seq[Line] {
 		more := true
 		for i := 0; more && i < len(files); i++ {
 			one := reader{dir: dir}
-			one.file(file{path: files[i].path}, true, func(l Line) bool {
+			one.file(file{path: files[i]}, true, func(l Line) bool {
 				_, _, l.Err = one.entry(l)
 				l.End = 0
 				more = yield(l)

@@ -1,15 +1,10 @@
 package outputs
 
 import (
-	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -20,61 +15,35 @@ import (
 
 const tailPrefix = "tail-"
 
-// tailName is what the name of such a file says.
-type tailName struct {
-	// position is that of the store when the tail of the command began.
+// openTail is the tail of a command that goes on, as the store writes it.
+type openTail struct {
+	// position is that of the store when the tail of the command began, and number that of the command in the run.
 	position   int64
-	number     int // of the command, in the run
-	generation int
+	number     int
+	generation int   // of the newest file
+	size       int64 // the cost of what is in that
+	begin      int64 // offset of the tail
 }
 
-// path returns the path of a file of the tail.
-func (n tailName) path(dir string, generation int) string {
-	return filepath.Join(dir, fmt.Sprintf("%s%016d-%06d-%06d%s", tailPrefix, n.position, n.number, generation, suffix))
+// path returns the path of a file of the tail. The order of the names is that in which the files were written, those of
+// a command together.
+func (t openTail) path(dir string, generation int) string {
+	return filepath.Join(dir, fmt.Sprintf("%s%016d-%06d-%06d%s", tailPrefix, t.position, t.number, generation, suffix))
 }
 
-// tailFile is a file that is there.
-type tailFile struct {
-	tailName
-
-	path string
-}
-
-// listTails returns the files of tails in dir, those of a command together, and in the order in which they
-// were written.
-func listTails(dir string) ([]tailFile, error) {
+// listTails returns the paths of the files of tails in dir, in their order.
+func listTails(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	var files []tailFile
+	var paths []string
 	for _, e := range entries {
-		name, isTail := strings.CutPrefix(e.Name(), tailPrefix)
-		name, isFile := strings.CutSuffix(name, suffix)
-		parts := strings.Split(name, "-")
-		if !isTail || !isFile || len(parts) != 3 {
-			continue
-		}
-		position, err1 := strconv.ParseInt(parts[0], 10, 64)
-		number, err2 := strconv.Atoi(parts[1])
-		generation, err3 := strconv.Atoi(parts[2])
-		if errors.Join(err1, err2, err3) == nil {
-			files = append(files, tailFile{tailName{position, number, generation}, filepath.Join(dir, e.Name())})
+		if strings.HasPrefix(e.Name(), tailPrefix) && strings.HasSuffix(e.Name(), suffix) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
 	}
-	slices.SortFunc(files, func(a, b tailFile) int {
-		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.number, b.number),
-			cmp.Compare(a.generation, b.generation))
-	})
-	return files, nil
-}
-
-// openTail is the tail of a command that goes on, as the store writes it.
-type openTail struct {
-	tailName // of the newest file
-
-	size  int64 // the cost of what is in that
-	begin int64 // offset of the tail
+	return paths, nil
 }
 
 // appendTail writes a provisional entry.
@@ -85,7 +54,7 @@ func (s *Store) appendTail(e Entry) error {
 	t := s.tails[e.Source]
 	if t == nil {
 		s.tailNumber++
-		t = &openTail{tailName: tailName{s.Position(), s.tailNumber, 1}, begin: e.Offset - e.Missing}
+		t = &openTail{position: s.Position(), number: s.tailNumber, generation: 1, begin: e.Offset - e.Missing}
 		if s.tails == nil {
 			s.tails = map[Source]*openTail{}
 		}
@@ -133,11 +102,12 @@ func (s *Store) removeTail(of Source) {
 func (s *Store) adoptTails() error {
 	t := tails{dir: s.dir}
 	t.look()
-	defer t.close()
 	if len(t.files) == 0 {
 		return nil
 	}
-	for e, err := range readStore(s.dir, Query{Span: Span{Offset: t.files[0].position}}) {
+	var position int64 // of the store at the first of them; 0 if that is not to be read
+	_, _ = fmt.Sscanf(filepath.Base(t.files[0]), tailPrefix+"%d", &position)
+	for e, err := range readStore(s.dir, Query{Span: Span{Offset: position}}) {
 		if err == nil {
 			t.show(e) // also what a run was killed at while it did this
 		}
@@ -152,8 +122,8 @@ func (s *Store) adoptTails() error {
 	if failed != nil {
 		return failed
 	}
-	for _, f := range t.files {
-		_ = os.Remove(f.path) // else it is found again, and the store has it
+	for _, path := range t.files {
+		_ = os.Remove(path) // else it is found again, and the store has it
 	}
 	return nil
 }
@@ -163,49 +133,26 @@ func (s *Store) adoptTails() error {
 type tails struct {
 	dir   string
 	query Query
-	// files are those that were there at the last look.
-	files []tailFile
-	open  map[string]tailEnd // by path
+	// files are those that were there at the last look, and at has how far they have been read.
+	files []string
+	at    map[string]int64
 	// shown has the offsets up to which the tails have been yielded.
 	shown map[Source]int64
 	ended map[Source]bool // of those whose end has been
 }
 
-// tailEnd is how far a file has been read.
-type tailEnd struct {
-	file *os.File
-	at   int64
-}
-
-// look opens the files that there are. They are read by rest, but opened before what is in the store is read:
-// a command that ends between has its tail there, else here.
+// look finds the files that there are. They are read by rest, after what is in the store: a command that ends between
+// has its tail there.
 func (t *tails) look() {
 	t.files, _ = listTails(t.dir) // if it cannot be read, nor can the store, which says so
 	if len(t.files) == 0 {
 		t.ended = nil
 	}
-	there := make(map[string]tailEnd, len(t.files))
-	for _, f := range t.files {
-		end := t.open[f.path]
-		if end.file == nil {
-			file, err := os.Open(f.path)
-			if err != nil {
-				continue // it is gone
-			}
-			end.file = file
-		}
-		there[f.path] = end
-		delete(t.open, f.path)
+	before := t.at
+	t.at = make(map[string]int64, len(t.files))
+	for _, path := range t.files {
+		t.at[path] = before[path]
 	}
-	t.close()
-	t.open = there
-}
-
-func (t *tails) close() {
-	for _, end := range t.open {
-		_ = end.file.Close() // only read from
-	}
-	t.open = nil
 }
 
 // pass takes from an entry what has been shown of its tail. It reports whether anything is left.
@@ -261,39 +208,30 @@ func (t *tails) show(e Entry) {
 	}
 }
 
-// rest yields what is new in the files of commands that have not ended. It returns false when no more is wanted.
-func (t *tails) rest(yield func(Entry, error) bool) bool {
-	for _, f := range t.files {
-		end, ok := t.open[f.path]
-		if !ok {
-			continue
-		}
-		if info, err := end.file.Stat(); err != nil || info.Size() == end.at {
-			continue
-		}
-		if _, err := end.file.Seek(end.at, io.SeekStart); err != nil {
-			continue
-		}
-		lines, more := bufio.NewReaderSize(end.file, maxLine), true
-		for more {
-			text, err := lines.ReadSlice('\n')
-			if err != nil {
-				break // an incomplete line
-			}
-			end.at += int64(len(text))
-			e, err := readLine(text[:len(text)-1])
+// rest yields what is new in the files of commands that have not ended. It reports whether more is wanted, and whether
+// a file is gone, so that the store has more.
+func (t *tails) rest(yield func(Entry, error) bool) (more, gone bool) {
+	more = true
+	for _, path := range t.files {
+		one := reader{query: t.query, at: t.at[path]}
+		one.file(file{path: path}, true, func(l Line) bool {
+			e, match, err := one.entry(l)
 			switch {
+			case errors.Is(err, os.ErrNotExist):
+				gone = true
+			case errors.Is(err, ErrTorn):
 			case err != nil:
-				more = yield(Entry{}, &DamagedError{File: f.path, Err: err})
-			case !t.ended[e.Source] && t.query.matches(e) && t.pass(&e):
+				more = yield(Entry{}, err)
+			case match && !t.ended[e.Source] && t.pass(&e):
 				t.show(e)
 				more = yield(e, nil)
 			}
-		}
-		t.open[f.path] = end
+			return more
+		})
+		t.at[path] = one.at
 		if !more {
-			return false
+			break
 		}
 	}
-	return true
+	return more, gone
 }

@@ -236,12 +236,12 @@ func TestADamagedTailIsAdoptedWithoutItsDamage(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	data, err := os.ReadFile(files[0].path)
+	data, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	data = []byte(strings.Replace(string(data), "two", "tow", 1))
-	if err := os.WriteFile(files[0].path, data[:len(data)-5], 0o600); err != nil {
+	if err := os.WriteFile(files[0], data[:len(data)-5], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	damaged := 0
