@@ -129,7 +129,9 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 	kid.drainUntilEnd()
 	if k.hasEnded() {
 		kid.drainRest()
-		k.marked.wait()
+		if k.marked != nil {
+			_ = k.marked.wait(k.marked.over)
+		}
 	}
 	release()
 	c.Register.End(line)
@@ -214,7 +216,7 @@ func startError(c Command, err error) error {
 // killer ends a group at a stop or when its time is up.
 type killer struct {
 	group   group
-	marked  *marked
+	marked  *hunt
 	grace   time.Duration // at a stop
 	cleanup time.Duration // when the time is up
 	expire  func()        // ends the readers of the output
@@ -244,7 +246,7 @@ func (k *killer) watch(ctx context.Context, timeout time.Duration, expiry contex
 		unhook()
 		unhookExpiry()
 		k.reap()
-		k.marked.end()
+		_, _ = k.marked.end()
 	}
 }
 
@@ -284,7 +286,7 @@ func (k *killer) end(grace time.Duration) {
 		return
 	}
 	k.group.terminate()
-	k.marked.send(group.terminate)
+	_, _ = k.marked.send(group.terminate)
 	k.last = time.AfterFunc(grace, k.onGraceOver)
 }
 

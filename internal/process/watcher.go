@@ -38,10 +38,7 @@ func Watch(ctx context.Context, lifeline io.Reader, register io.ReaderAt, path, 
 	listen(lifeline, time.Now, func() {
 		// Once, unlike after a death: its owner may go on and start others.
 		if owner, running, err := read(); err == nil {
-			if strays, err := owner.strays(running); err == nil {
-				running = append(running, strays...)
-			}
-			_, _ = endRecorded(ctx, running, 0)
+			_, _ = owner.hunt(running).send(group.kill)
 		}
 	})
 	died := time.Now()
@@ -51,7 +48,7 @@ func Watch(ctx context.Context, lifeline io.Reader, register io.ReaderAt, path, 
 	}
 	// For LastDeath. Without the note the death of the owner counts as one that nobody saw.
 	_ = os.WriteFile(path+diedSuffix, fmt.Appendf(nil, "%s %d\n", mark, died.UnixNano()), 0o600)
-	_, err = endGroups(ctx, owner, running, grace)
+	_, err = owner.end(ctx, running, grace)
 	return err
 }
 
