@@ -330,7 +330,9 @@ func (y *yamlFilling) scalar(n *yaml.Node) error {
 		return y.document(n)
 	}
 	n.Tag = "!!str"
-	if strings.ContainsFunc(n.Value, func(r rune) bool { return !unicode.IsPrint(r) }) { // the encoder may get it wrong in a block
+	// The encoder gets lines wrong in a folded text, and these at the beginning of any block.
+	odd := func(r rune) bool { return !unicode.IsPrint(r) && (r != '\n' || n.Style&yaml.FoldedStyle != 0) }
+	if strings.ContainsFunc(n.Value, odd) || strings.HasPrefix(n.Value, " ") || strings.HasPrefix(n.Value, "\n") {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return nil
