@@ -97,12 +97,12 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 	}
 	began := time.Now()
 	if c.Stdin == nil && c.Input != "" {
-		input, err := inputFile(c.Input)
+		input, end, err := inputFile(c.Input)
 		if err != nil {
 			return Exit{Code: -1}, err
 		}
-		defer input.close()
-		c.Stdin = input.file
+		defer end()
+		c.Stdin = input
 	}
 	if c.EndAll {
 		c.mark = newMark(c.Register)
@@ -287,15 +287,13 @@ func (k *killer) end(grace time.Duration) {
 	}
 	k.group.terminate()
 	_, _ = k.marked.send(group.terminate)
-	k.last = time.AfterFunc(grace, k.onGraceOver)
-}
-
-func (k *killer) onGraceOver() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.gone {
-		k.kill()
-	}
+	k.last = time.AfterFunc(grace, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if !k.gone {
+			k.kill()
+		}
+	})
 }
 
 // kill kills the group. Whoever still holds the output after that has left the group.
