@@ -51,7 +51,7 @@ func (t *Template) Bind(r Resolver) (*Invocation, error) {
 			return nil, err
 		}
 	}
-	script := t.scriptFor(b)
+	script := write(t.pieces, t.slots, b.values, func(p *piece) string { return t.slots[p.slot].variable })
 	inv := &Invocation{Script: script, AsFile: len(script) > maxScript}
 	if err := b.setEnv(inv); err != nil {
 		return nil, err
@@ -116,37 +116,6 @@ func (b *binding) setEnv(inv *Invocation) error {
 		inv.AsFile = len(inv.Script) > maxScript
 	}
 	return nil
-}
-
-// scriptFor returns the script with as many references as the lists have elements.
-func (t *Template) scriptFor(b *binding) string {
-	if t.pieces == nil {
-		return t.script
-	}
-	var script strings.Builder
-	for i := range t.pieces {
-		switch p := &t.pieces[i]; {
-		case p.slot < 0:
-			script.WriteString(p.text)
-		case t.slots[p.slot].mode == pastedCode:
-			script.WriteString(b.values[p.slot][0])
-		default:
-			script.WriteString(p.references(t.slots[p.slot].variable, len(b.values[p.slot])))
-		}
-	}
-	return script.String()
-}
-
-// references returns the code for a list of count elements: "${PRODIGY_V0_0}" "${PRODIGY_V0_1}".
-func (p *piece) references(name string, count int) string {
-	var refs strings.Builder
-	for n := range count {
-		if n > 0 {
-			refs.WriteByte(' ')
-		}
-		refs.WriteString(unquoted.reference(name + "_" + strconv.Itoa(n)))
-	}
-	return encode(refs.String(), p.around)
 }
 
 // render returns pieces as a reader sees them: each value quoted for its place, and a placeholder without a value as it

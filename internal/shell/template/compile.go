@@ -6,6 +6,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -43,7 +44,8 @@ func (c *compiler) usesDeclaredName() bool {
 // needs a shell at all, and to warn of what no shell will take; it runs all the same, since a shell may take
 // more than the parser.
 func (c *compiler) passthrough() *Template {
-	t := &Template{script: c.src, display: []piece{constant(c.src)}}
+	whole := []piece{constant(c.src)}
+	t := &Template{pieces: whole, display: whole}
 	if c.dialects == nil {
 		return t
 	}
@@ -98,40 +100,30 @@ func (c *compiler) analyze() error {
 		return c.failure()
 	}
 	c.file = file
-	c.collectVariables(file, "")
 	c.constants = shell.Constants(file)
 	c.place(file)
 	return nil
 }
 
 // place finds the place of each ref. Nested code, which only a walk finds, may set and count variables of the
-// code around it, as in n=${item.n}; eval 'echo $((n))': then a second walk sees them from the start. For it,
-// everything that the first walk noted is taken back, except for those variables.
+// code around it, as in n=${item.n}; eval 'echo $((n))': so a second walk sees them from the start, and all that the
+// first one noted is taken back but for them.
 func (c *compiler) place(file *syntax.File) {
-	faults := make([]finding, len(c.refs))
-	for i, r := range c.refs {
-		faults[i] = r.fault
+	faults := check.Each(c.refs, func(r *ref) finding { return r.fault })
+	diags := len(c.diags)
+	for range 2 {
+		for i, r := range c.refs {
+			r.fault, r.places = faults[i], nil
+		}
+		c.diags, c.heredocs = c.diags[:diags], nil
+		clear(c.exports)
+		clear(c.rootUses)
+		clear(c.used)
+		c.collectVariables(file, "")
+		w := &walker{c: c, roles: map[int]role{}}
+		w.comments(file)
+		w.stmts(file.Stmts)
 	}
-	before := len(c.diags)
-	c.walk(file)
-	if !c.hasNested {
-		return
-	}
-	for i, r := range c.refs {
-		r.fault, r.places = faults[i], nil
-	}
-	c.diags, c.heredocs = c.diags[:before], nil
-	clear(c.exports)
-	clear(c.rootUses)
-	clear(c.used)
-	c.collectVariables(file, "")
-	c.walk(file)
-}
-
-func (c *compiler) walk(file *syntax.File) {
-	w := &walker{c: c}
-	w.comments(file)
-	w.stmts(file.Stmts)
 }
 
 // CompileConstant returns the text for an interpreter that no value can be put into the text of: a value would

@@ -35,9 +35,6 @@ type compiler struct {
 	// arithmeticVars are the variables whose values the script evaluates as numbers, by variableKey.
 	arithmeticVars map[string]bool
 
-	// hasNested reports whether the walk has met code for another shell.
-	hasNested bool
-
 	// heredocs are those with quoted delimiters that hold refs, except for those in nested code.
 	heredocs []quotedDoc
 

@@ -32,7 +32,7 @@ func (c *compiler) lintPlace(r *ref, p place) {
 		c.warn(r, "PS106", "is inserted as shell code; its author could run any command")
 	case p.file:
 		c.warn(r, "PS116", "is a redirection target and may point outside the working directory")
-	case p.loop && p.parts == 1 && p.quote == unquoted && !r.expr.isList():
+	case p.loop && p.words && !r.expr.isList():
 		c.warn(r, "PS115", fmt.Sprintf("is a single word, so the loop runs once; use %s[*]} or %s|words}",
 			strings.TrimSuffix(r.written, "}"), strings.TrimSuffix(r.written, "}")))
 	case r.expr.root == "map" && len(r.expr.steps) == 1 && r.expr.steps[0].key == "results" && p.quote != heredoc && !r.expr.has("file"):

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 	"strings"
@@ -43,8 +44,7 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 		w.assign(a, quoteContext{joinsList: true})
 	}
 	args := shell.Texts(call.Args, w.c.constants)
-	skip := maps.Clone(w.skip)
-	asData := maps.Clone(w.asData)
+	roles := maps.Clone(w.roles)
 	if len(args) > 0 {
 		plan := shell.PlanCall(args)
 		w.codes(plan, call.Args, redirs)
@@ -52,7 +52,9 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 		w.c.lintCall(args, call.Args)
 	}
 	w.redirects(redirs)
-	w.skip, w.asData = skip, asData
+	maps.DeleteFunc(w.roles, func(_ int, r role) bool { return r != met })
+	maps.Copy(roles, w.roles)
+	w.roles = roles
 }
 
 // arguments places the refs of the words of a command by its plan. An argument of a function that counts with that
@@ -150,7 +152,6 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 		w.refuseAll(code, codeDeep, "is inside shell code that is nested too deeply; use fewer levels of eval and sh -c")
 		return nil
 	}
-	w.c.hasNested = true
 	file, err := shell.Parse(code.text.String(), w.c.dialects)
 	if err != nil {
 		w.refuseAll(
@@ -201,18 +202,8 @@ func (w *walker) refuseOpaque(code *nestedCode) bool {
 // around it do not give them one.
 func (w *walker) refuseAll(code *nestedCode, id, why string) {
 	for i := range code.quotes {
-		w.put(i, denied(id, why), 1)
-	}
-	w.hide(code.quotes)
-}
-
-// hide keeps the walk of the outer words from placing refs again.
-func (w *walker) hide(refs map[int]quoting) {
-	if w.skip == nil {
-		w.skip = map[int]bool{}
-	}
-	for i := range refs {
-		w.skip[i] = true
+		w.put(i, denied(id, why))
+		w.roles[i] = placed
 	}
 }
 
@@ -220,56 +211,47 @@ func (w *walker) hide(refs map[int]quoting) {
 // true.
 func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 	inner := &walker{
-		c: w.c, nested: true,
-		child: w.child || args.Child, remote: args.Remote,
-		around: map[int][]quoting{}, data: map[int]bool{}, seen: map[int]bool{}, skip: maps.Clone(w.skip),
-		at: w.at, fn: w.fn, depth: w.depth + 1,
+		c: w.c, around: map[int][]quoting{}, roles: map[int]role{}, depth: w.depth + 1,
+		child: w.child || args.Child, remote: cmp.Or(args.Remote, w.remote), at: w.at, fn: w.fn,
 	}
 	if args.Child { // its parameters are its own
 		inner.fn = "\x00" + strconv.Itoa(w.at)
 	}
-	if inner.remote == "" {
-		inner.remote = w.remote
-	}
 	for i, q := range code.quotes {
 		inner.around[i] = append([]quoting{q}, w.around[i]...)
-		inner.data[i] = w.isData(i, inner.remote)
+		if w.roles[i] == placed {
+			inner.roles[i] = placed
+		} else if w.c.refs[i].isData(inner.remote) {
+			inner.roles[i] = left
+		}
 	}
 	return inner
 }
 
 // isData reports whether a ref in nested code is filled in by the shell outside of it: ssh host "rm ${item.path|sh}". A
 // number can be too, where the environment may not arrive.
-func (w *walker) isData(i int, remote string) bool {
-	r := w.c.refs[i]
-	if r.kind != dotted || r.expr == nil {
-		return false
-	}
-	return r.expr.has("sh") || r.expr.has("raw") || r.expr.has("int") && remote != ""
+func (r *ref) isData(remote string) bool {
+	return r.kind == dotted && (r.expr.has("sh") || r.expr.has("raw") || r.expr.has("int") && remote != "")
 }
 
-// takeOver leaves the data to this shell, and hides the rest from it. Data that the nested code did not show stands
-// where the walk does not look.
+// takeOver leaves the data to this shell, and keeps it from placing the rest again. Data that the nested code has not met
+// stands where the walk does not look.
 func (w *walker) takeOver(code *nestedCode, inner *walker) {
-	placed := map[int]quoting{}
-	if w.asData == nil {
-		w.asData = map[int]bool{}
-	}
-	for i, q := range code.quotes {
+	for i := range code.quotes {
 		r := w.c.refs[i]
+		role := inner.roles[i]
 		switch {
 		case code.escaped[i] && r.kind != dotted && len(r.places) > 0:
 			r.places[0].escaped = true
-			placed[i] = q
-		case !inner.data[i]:
-			placed[i] = q
-		case inner.seen[i]:
-			w.asData[i] = true
+			w.roles[i] = placed
+		case role == met:
+			w.roles[i] = taken
+		case role != left:
+			w.roles[i] = placed
 		case r.fault.code == "":
 			r.fault = finding{codeOpaque, r.written + " is inside nested code that cannot be analyzed"}
 		}
 	}
-	w.hide(placed)
 }
 
 // addParts adds the parts of a word as the shell outside passes them on.

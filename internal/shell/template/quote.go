@@ -82,9 +82,6 @@ type place struct {
 
 	// backquotes counts the `…` around the place.
 	backquotes int
-
-	// parts counts the parts of the word: 1 if nothing but the ref stands in it.
-	parts int
 }
 
 // quoteContext is what a place inherits from the constructs around it. The zero quoteContext is a word outside quotes

@@ -38,59 +38,45 @@ func (c *compiler) assemble() (*Template, error) {
 	if err := c.failure(); err != nil {
 		return nil, err
 	}
-	c.checkValues(c.analyzed(pieces))
+	// Each placeholder is a variable of its own there, a list has one element, and code that is pasted is not known.
+	unknown := slices.Repeat([][]string{{"${PRODIGY_RAW}"}}, len(c.slots))
+	c.checkValues(write(pieces, c.slots, unknown, func(p *piece) string { return sentinelName + strconv.Itoa(p.ref) }))
 	if err := c.failure(); err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(c.diags, func(a, b Diag) int { return cmp.Compare(a.Offset, b.Offset) })
-	t := &Template{Diags: c.diags, display: display, slots: c.slots, roots: c.used}
+	t := &Template{Diags: c.diags, pieces: pieces, display: display, slots: c.slots, roots: c.used}
 	for _, use := range check.ByKey(c.exports) {
 		t.slots = append(t.slots, *use)
 	}
-	t.setScript(pieces)
 	t.argv = c.plainCommand(c.file)
 	return t, nil
 }
 
-// analyzed returns the script as the analysis reads it: each placeholder is a variable of its own, a list has one
-// element, and code that is pasted is not known.
-func (c *compiler) analyzed(pieces []piece) string {
-	var b strings.Builder
+// write returns the script of pieces, with as many references as the lists have elements. The pieces that are pasted have
+// their code in values, by slot, and the others refer to a variable.
+func write(pieces []piece, slots []slot, values [][]string, variable func(*piece) string) string {
+	var script strings.Builder
 	for i := range pieces {
 		p := &pieces[i]
-		name := sentinelName + strconv.Itoa(p.ref)
-		switch {
-		case p.slot < 0:
-			b.WriteString(p.text)
-		case c.slots[p.slot].mode == pastedCode:
-			b.WriteString("${PRODIGY_RAW}")
-		case c.slots[p.slot].mode == separate:
-			b.WriteString(p.references(name, 1))
+		if p.slot < 0 {
+			script.WriteString(p.text)
+			continue
+		}
+		switch slots[p.slot].mode {
+		case pastedCode:
+			script.WriteString(values[p.slot][0])
+		case separate:
+			var elements []string
+			for n := range values[p.slot] {
+				elements = append(elements, unquoted.reference(variable(p)+"_"+strconv.Itoa(n)))
+			}
+			script.WriteString(encode(strings.Join(elements, " "), p.around))
 		default:
-			b.WriteString(p.reference(name))
+			script.WriteString(encode(p.quote.reference(variable(p)), p.around))
 		}
 	}
-	return b.String()
-}
-
-// reference returns the code by which a variable stands in the place of the piece.
-func (p *piece) reference(name string) string { return encode(p.quote.reference(name), p.around) }
-
-// setScript keeps the script as one text when no piece depends on a value. A value that is one text does not change it,
-// since its variable has the same name for every item.
-func (t *Template) setScript(pieces []piece) {
-	var b strings.Builder
-	for i := range pieces {
-		p := &pieces[i]
-		if p.slot >= 0 && t.slots[p.slot].mode == oneText {
-			*p = constant(p.reference(t.slots[p.slot].variable))
-		}
-		if p.slot >= 0 {
-			t.pieces = pieces
-		}
-		b.WriteString(p.text)
-	}
-	t.script = b.String()
+	return script.String()
 }
 
 // merge applies the edits to the text. It returns false when they overlap.

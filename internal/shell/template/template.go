@@ -34,8 +34,6 @@ type Options struct {
 type Template struct {
 	Diags []Diag // warnings and notes
 
-	// script is the whole script if no piece of it depends on values. Otherwise the script is made of pieces.
-	script string
 	pieces []piece
 
 	// argv are the words of the script if it is one plain command.

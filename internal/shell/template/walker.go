@@ -11,26 +11,22 @@ import (
 
 // walker finds the places of refs in a tree: that of the script, or of the code that the script gives to another
 // shell. Each construct of the shell passes down a quoteContext, which says what a value would be there, until put
-// notes it for a ref. The maps are by index of refs.
+// notes it for a ref.
 //
-// A ref in nested code is met twice: in that code, and in the words that hold it. Only one of the two gives it a place.
-// Usually that is the nested code, and skip keeps it from getting another. With |sh or |raw it is the words (asData),
-// and the nested code only reports that it has seen it (data, seen).
+// A ref in nested code is met twice: in that code, and in the words that hold it. Only one of the two gives it a place,
+// by its role. Usually that is the nested code; with |sh or |raw it is the words, and the nested code only notes that it
+// has met it.
 type walker struct {
 	c *compiler
 
-	// around are the quotes around nested code in which a ref stands, the nearest first.
+	// around are the quotes around nested code in which a ref stands, the nearest first, and roles the roles of refs,
+	// both by the index of the ref.
 	around map[int][]quoting
+	roles  map[int]role
 
-	data   map[int]bool // refs of this code that the shell outside fills in
-	seen   map[int]bool // those of data that this code holds outside quotes
-	skip   map[int]bool // refs that have their place in nested code
-	asData map[int]bool // refs that nested code leaves to this shell
-
-	// nested reports whether this is nested code, and depth how deep: 0 is the script. Offsets in the tree of nested
-	// code mean nothing in the text.
-	nested bool
-	depth  int
+	// depth counts the code around this code: 0 is the script. Offsets in the tree of nested code mean nothing in the
+	// text.
+	depth int
 
 	// child reports whether another process runs this code, which sees the environment only.
 	child bool
@@ -48,20 +44,30 @@ type walker struct {
 	at int
 }
 
-// put notes that ref i stands in these surroundings. parts is the number of parts of its word.
-func (w *walker) put(i int, s quoteContext, parts int) {
+// role is what a walker does with a ref that it meets. The zero role gives it its place here.
+type role uint8
+
+const (
+	placed role = iota + 1 // it has its place in nested code
+	left                   // the shell outside of this nested code fills it in
+	met                    // the same, and this code holds it outside quotes
+	taken                  // nested code leaves it to this shell
+)
+
+// put notes that ref i stands in these surroundings.
+func (w *walker) put(i int, s quoteContext) {
 	r := w.c.refs[i]
-	switch {
-	case w.skip[i]:
+	switch w.roles[i] {
+	case placed:
 		return
-	case w.data[i]:
+	case left, met:
 		// The value itself is filled in by the shell outside.
 		if r.expr.has("sh") && s.quote != unquoted && s.quote != comment {
 			why := " is already quoted; move it outside the quotes of the nested code"
 			r.fault = finding{codeShQuoted, r.written + why}
 			return
 		}
-		w.seen[i] = true
+		w.roles[i] = met
 		return
 	}
 	if w.remote != "" && s.quote != comment && r.isValue() {
@@ -74,7 +80,7 @@ func (w *walker) put(i int, s quoteContext, parts int) {
 		s.fault = finding{codeDeep, "is inside backquotes nested too deeply; use $(...)"}
 	}
 	r.places = append(r.places, place{
-		quoteContext: s, data: w.asData[i], child: w.child, around: w.around[i], backquotes: w.backquotes, parts: parts,
+		quoteContext: s, data: w.roles[i] == taken, child: w.child, around: w.around[i], backquotes: w.backquotes,
 	})
 }
 
@@ -83,7 +89,7 @@ func (w *walker) comments(file *syntax.File) {
 	for node := range syntax.Preorder(file) {
 		if n, ok := node.(*syntax.Comment); ok {
 			for _, s := range w.c.sentinelsIn(n.Text) {
-				w.put(s.ref, quoteContext{quote: comment}, 1)
+				w.put(s.ref, quoteContext{quote: comment})
 			}
 		}
 	}
@@ -96,11 +102,11 @@ func (w *walker) word(word *syntax.Word, s quoteContext) {
 	}
 	s.words = s.words && len(word.Parts) == 1
 	for _, part := range word.Parts {
-		w.part(part, s, len(word.Parts))
+		w.part(part, s)
 	}
 }
 
-func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
+func (w *walker) part(part syntax.WordPart, s quoteContext) {
 	switch p := part.(type) {
 	case *syntax.Lit:
 		// The refs that the parser left in literal text are text behind a backslash. Otherwise no reference can work there.
@@ -110,7 +116,7 @@ func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 				continue
 			}
 			before := len(w.c.refs[at.ref].places)
-			w.put(at.ref, s, 1)
+			w.put(at.ref, s)
 			if r := w.c.refs[at.ref]; len(r.places) > before {
 				r.places[before].escaped = true
 			}
@@ -120,14 +126,14 @@ func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 			w.c.nativeUse(p.Value, quoteContext{number: true}, true, w.child)
 		}
 	case *syntax.SglQuoted:
-		w.singleQuoted(p, s, parts)
+		w.singleQuoted(p, s)
 	case *syntax.DblQuoted:
 		s.words, s.joinsList, s.quote = false, true, double
 		for _, inner := range p.Parts {
-			w.part(inner, s, parts)
+			w.part(inner, s)
 		}
 	case *syntax.ParamExp:
-		w.param(p, s, parts)
+		w.param(p, s)
 	case *syntax.CmdSubst:
 		// It begins anew: no quotes outside of it reach inside.
 		outer := w.backquotes
@@ -148,12 +154,12 @@ func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 // impossible refuses the refs in a text.
 func (w *walker) impossible(text, why string) {
 	for _, at := range w.c.sentinelsIn(text) {
-		w.put(at.ref, denied(codeImpossible, why), 1)
+		w.put(at.ref, denied(codeImpossible, why))
 	}
 }
 
 // singleQuoted places the refs of '…'. Inside "${x:-'…'}" shells take the quotes as text, whatever the tree says.
-func (w *walker) singleQuoted(p *syntax.SglQuoted, s quoteContext, parts int) {
+func (w *walker) singleQuoted(p *syntax.SglQuoted, s quoteContext) {
 	if s.quote == arithmetic {
 		w.impossible(p.Value, "is inside single quotes in arithmetic")
 		return
@@ -166,23 +172,23 @@ func (w *walker) singleQuoted(p *syntax.SglQuoted, s quoteContext, parts int) {
 	}
 	s.words, s.joinsList = false, true
 	for _, at := range w.c.sentinelsIn(p.Value) {
-		w.put(at.ref, s, parts)
+		w.put(at.ref, s)
 	}
 }
 
 // param places a sentinel, or walks an expansion of the shell itself, which may be one of a declared name.
-func (w *walker) param(p *syntax.ParamExp, s quoteContext, parts int) {
+func (w *walker) param(p *syntax.ParamExp, s quoteContext) {
 	if i := w.c.refOf(p); i >= 0 {
 		// It must be the plain expansion that withSentinels wrote, and stand where it was written. Anything else means
 		// that the parser read the text in another way than we did.
 		r := w.c.refs[i]
 		pure := !p.Short && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil &&
 			p.Exp == nil && p.Names == 0
-		moved := !w.nested && w.backquotes == 0 && int(p.Pos().Offset()) != r.parseStart
+		moved := w.depth == 0 && w.backquotes == 0 && int(p.Pos().Offset()) != r.parseStart
 		if !pure || moved {
 			s.fault = finding{codeInternal, "cannot be analyzed here; please report this"}
 		}
-		w.put(i, s, parts)
+		w.put(i, s)
 		return
 	}
 	if p.Param != nil {
@@ -207,7 +213,7 @@ func (w *walker) operands(p *syntax.ParamExp, s quoteContext) {
 		w.word(p.Repl.With, pattern)
 	}
 	if p.NestedParam != nil {
-		w.part(p.NestedParam, s, 2)
+		w.part(p.NestedParam, s)
 	}
 	if p.Exp == nil {
 		return
@@ -245,7 +251,7 @@ func (w *walker) stmts(stmts []*syntax.Stmt) {
 // stmt walks a statement and its redirections. Those of a simple command are left to call, since the code that the
 // command reads may stand in a heredoc.
 func (w *walker) stmt(s *syntax.Stmt) {
-	if !w.nested {
+	if w.depth == 0 {
 		w.at = int(s.Pos().Offset())
 	}
 	if call, ok := s.Cmd.(*syntax.CallExpr); ok {
@@ -426,12 +432,12 @@ func (w *walker) heredoc(r *syntax.Redirect) {
 		return
 	}
 	s := quoteContext{quote: quotedHeredoc, joinsList: true}
-	if w.nested || w.backquotes > 0 {
+	if w.depth > 0 || w.backquotes > 0 {
 		s.fault = finding{codeHeredoc, "is inside a quoted heredoc in nested code or backquotes; use an unquoted heredoc"}
 	}
 	found := w.c.sentinelsIn(body.Value)
 	for _, at := range found {
-		w.put(at.ref, s, 1)
+		w.put(at.ref, s)
 	}
 	if s.fault.code == "" && len(found) > 0 && !w.noteQuotedDoc(r, body, found) {
 		w.impossible(body.Value, "is inside a heredoc that cannot be analyzed")
