@@ -3,109 +3,106 @@ package shell
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"prodigy/internal/check"
 )
 
-// prints says what a program prints, and so which values its output may hold.
-type prints uint8
-
+// What a program prints, and so which values its output may hold. Without one of these that is anything: perhaps the
+// arguments, the input or the content of files.
 const (
-	// The zero value is anything: perhaps the arguments, the input or the content of files.
-	_ prints = iota
-	// nothing is no output, or a number, a date or a name that no value can change.
-	nothing
-	// itsWords are the arguments, as with echo.
-	itsWords
-	// itsInput is the input, or the content of the files that are arguments, as with cat.
-	itsInput
-	// partsOf are perhaps parts of the same, as with grep: the value may not be among them.
-	partsOf
+	nothing  = "nothing" // no output, or a number, a date or a name that no value can change
+	itsWords = "words"   // the arguments
+	itsInput = "input"   // the input, or the content of the files that are arguments
+	partsOf  = "parts"   // perhaps parts of the same: the value may not be among them
 )
 
 // program is what a program does with data.
 type program struct {
 	names  string // separated by blanks
-	prints prints
+	prints string
+
+	// runs says what the program runs: starts, the program behind its options and behind-operand, the one behind an
+	// operand as well, as timeout 30 CMD does. Or it runs code of its language: operand, the first operand, unless an
+	// option brought the code, and reads, the input if there is no operand.
+	runs string
 
 	// options are those whose value is code of the program's language, such as -e of perl.
 	options []string
-
-	// operand reports whether the first operand is such code, unless an option brought it: awk CODE FILE.
-	operand bool
-
-	// reads reports whether the input is such code if there is no operand: python3 <<EOF.
-	reads bool
 
 	// takes are the letters of the options that take the next word, so that it is not counted as an operand.
 	takes string
 }
 
-// programTable says what programs do with data. The first row with a name holds.
-var programTable = []program{
-	{names: "awk gawk mawk nawk", prints: partsOf, operand: true, options: []string{"-e", "--source"}, takes: "vFfe"},
-	{names: "jq", prints: partsOf, operand: true, takes: "fL"},
-	{names: "sed", prints: partsOf, operand: true, options: []string{"-e", "--expression"}, takes: "fl"},
-	{names: "echo printf yes basename dirname", prints: itsWords},
-	{names: "cat tee head tail sort uniq tac", prints: itsInput},
-	{names: "tr cut grep egrep fgrep rev fold fmt nl paste column xmllint base64 xxd od strings iconv join comm shuf yq", prints: partsOf},
-	{names: "wc date mktemp id uname nproc hostname stat du df sha1sum sha256sum md5sum cksum seq sleep true false : test [ kill wait " +
-		"mkdir rmdir rm cp mv ln touch chmod chown cd export unset shift set exit return read local declare", prints: nothing},
-	{names: "python python2 python3 pypy pypy3", options: []string{"-c"}, reads: true, takes: "cmWX"},
-	{names: "perl", options: []string{"-e", "-E"}, reads: true, takes: "eEIMm"},
-	{names: "ruby", options: []string{"-e"}, reads: true, takes: "eIrC"},
-	{names: "node nodejs bun deno", options: []string{"-e", "--eval", "-p", "--print", "eval"}, reads: true, takes: "epr"},
-	{names: "php", options: []string{"-r", "-B", "-E", "-R"}, reads: true, takes: "rBERdfc"},
-	{names: "lua luajit", options: []string{"-e"}, reads: true, takes: "el"},
-	{names: "Rscript R groovy scala swift", options: []string{"-e"}, takes: "e"},
-	{names: "osascript", options: []string{"-e"}, reads: true, takes: "e"},
-	{names: "tclsh expect m4 ed ex gnuplot", options: []string{"-c"}, reads: true, takes: "c"},
-	{names: "gdb", options: []string{"-ex", "-iex"}, takes: "x"},
-	{names: "vim vi nvim", options: []string{"-c", "--cmd"}, takes: "cSsu"},
-	{names: "make gmake", options: []string{"--eval"}, takes: "Cfj"},
-	{names: "tar", options: []string{"--checkpoint-action"}, takes: "fCb"},
-	{names: "emacs", options: []string{"--eval", "-eval"}},
-	{names: "fish pwsh powershell", options: []string{"-c", "-Command", "--command"}, reads: true, takes: "c"},
-	{names: "psql", options: []string{"-c", "--command"}, reads: true, takes: "cfdhpUv"},
-	{names: "mysql", options: []string{"-e", "--execute"}, reads: true, takes: "ehuPD"},
-	{names: "sqlite3 at batch crontab", reads: true},
-}
+// programTable says what programs do with data: the fields of a program, a line for each. The first line with a name
+// holds.
+const programTable = `
+awk gawk mawk nawk                      | parts   | operand        | -e --source                 | vFfe
+jq                                      | parts   | operand        |                             | fL
+sed                                     | parts   | operand        | -e --expression             | fl
+echo printf yes basename dirname        | words   |                |                             |
+cat tee head tail sort uniq tac         | input   |                |                             |
+tr cut grep egrep fgrep rev fold fmt nl | parts   |                |                             |
+paste column xmllint base64 xxd od yq   | parts   |                |                             |
+strings iconv join comm shuf            | parts   |                |                             |
+wc date mktemp id uname nproc hostname  | nothing |                |                             |
+stat du df sha1sum sha256sum md5sum     | nothing |                |                             |
+cksum seq sleep true false : test [     | nothing |                |                             |
+kill wait mkdir rmdir rm cp mv ln touch | nothing |                |                             |
+chmod chown cd export unset shift set   | nothing |                |                             |
+exit return read local declare          | nothing |                |                             |
+python python2 python3 pypy pypy3       |         | reads          | -c                          | cmWX
+perl                                    |         | reads          | -e -E                       | eEIMm
+ruby                                    |         | reads          | -e                          | eIrC
+node nodejs bun deno                    |         | reads          | -e --eval -p --print eval   | epr
+php                                     |         | reads          | -r -B -E -R                 | rBERdfc
+lua luajit                              |         | reads          | -e                          | el
+Rscript R groovy scala swift            |         |                | -e                          | e
+osascript                               |         | reads          | -e                          | e
+tclsh expect m4 ed ex gnuplot           |         | reads          | -c                          | c
+gdb                                     |         |                | -ex -iex                    | x
+vim vi nvim                             |         |                | -c --cmd                    | cSsu
+make gmake                              |         |                | --eval                      | Cfj
+tar                                     |         |                | --checkpoint-action         | fCb
+emacs                                   |         |                | --eval -eval                |
+fish pwsh powershell                    |         | reads          | -c -Command --command       | c
+psql                                    |         | reads          | -c --command                | cfdhpUv
+mysql                                   |         | reads          | -e --execute                | ehuPD
+sqlite3 at batch crontab                |         | reads          |                             |
+command builtin nohup setsid chronic    |         | starts         |                             |
+unbuffer busybox coproc noglob          |         | starts         |                             |
+exec                                    |         | starts         |                             | a
+time                                    |         | starts         |                             | fo
+nice                                    |         | starts         |                             | n
+ionice                                  |         | starts         |                             | cnp
+timeout                                 |         | behind-operand |                             | sk
+stdbuf                                  |         | starts         |                             | ioe
+flock                                   |         | behind-operand |                             | wE
+sudo                                    |         | starts         |                             | ugpCDhRrtTU
+doas                                    |         | starts         |                             | uC
+caffeinate                              |         | starts         |                             | tw
+strace ltrace                           |         | starts         |                             | eopsu
+taskset chrt setarch chroot             |         | behind-operand |                             |
+xargs                                   |         | starts         |                             | aEIdLnPs
+env                                     |         | starts         |                             | uCS`
 
-// programOf returns the row of a program. One that has none may print what it was given.
-func programOf(name string) program {
-	for _, p := range programTable {
-		if check.Among(p.names, name) {
+// programs are those of programTable.
+var programs = sync.OnceValue(func() (all []program) {
+	for line := range strings.Lines(strings.TrimSpace(programTable)) {
+		field := check.Each(strings.Split(line, "|"), strings.TrimSpace)
+		all = append(all, program{field[0], field[1], field[2], strings.Fields(field[3]), field[4]})
+	}
+	return all
+})
+
+// programOf returns the row of the program that a word names. One that has none may print what it was given.
+func programOf(word string) program {
+	for _, p := range programs() {
+		if check.Among(p.names, ProgramName(word)) {
 			return p
 		}
 	}
 	return program{}
-}
-
-// wrapper is a program that starts the one behind its options.
-type wrapper struct {
-	names string // separated by blanks
-	takes string // letters of the options that take the next word
-
-	// operand reports whether one operand stands before the program, as in timeout 30 CMD.
-	operand bool
-}
-
-var wrapperTable = []wrapper{
-	{names: "command builtin nohup setsid chronic unbuffer busybox coproc noglob"},
-	{names: "exec", takes: "a"},
-	{names: "time", takes: "fo"},
-	{names: "nice", takes: "n"},
-	{names: "ionice", takes: "cnp"},
-	{names: "timeout", takes: "sk", operand: true},
-	{names: "stdbuf", takes: "ioe"},
-	{names: "flock", takes: "wE", operand: true},
-	{names: "sudo", takes: "ugpCDhRrtTU"},
-	{names: "doas", takes: "uC"},
-	{names: "caffeinate", takes: "tw"},
-	{names: "strace ltrace", takes: "eopsu"},
-	{names: "taskset chrt setarch chroot", operand: true},
-	{names: "xargs", takes: "aEIdLnPs"},
-	{names: "env", takes: "uCS"},
 }
 
 // wrappedBy returns the index of the program that the words of a command start in the end, behind programs such
@@ -113,13 +110,10 @@ var wrapperTable = []wrapper{
 func wrappedBy(args []string) int {
 	i := 0
 	for i < len(args) {
-		at := slices.IndexFunc(wrapperTable, func(w wrapper) bool {
-			return check.Among(w.names, ProgramName(args[i]))
-		})
-		if at < 0 {
+		w := programOf(args[i])
+		if w.runs != "starts" && w.runs != "behind-operand" {
 			return i
 		}
-		w := wrapperTable[at]
 		// Skip its options with their values, and for env the assignments.
 		for i++; i < len(args) && (strings.HasPrefix(args[i], "-") || w.names == "env" &&
 			strings.Contains(args[i], "=")); i++ {
@@ -127,7 +121,7 @@ func wrappedBy(args []string) int {
 				i++
 			}
 		}
-		if w.operand {
+		if w.runs == "behind-operand" {
 			i++
 		}
 	}

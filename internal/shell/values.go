@@ -759,9 +759,9 @@ func (c *valueCheck) language(args []string, words []*syntax.Word) {
 	}
 	switch {
 	case found:
-	case p.operand && operand > 0:
+	case p.runs == "operand" && operand > 0:
 		c.leak(s, c.word(words[operand]))
-	case p.reads && operand == 0:
+	case p.runs == "reads" && operand == 0:
 		c.leak(s, c.in)
 	}
 }
