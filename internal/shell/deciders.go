@@ -3,7 +3,6 @@ package shell
 import (
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"prodigy/internal/check"
 
@@ -14,25 +13,12 @@ import (
 // stand: the last command, both sides of && and of a pipe, every command after set -e, and exit where the script may
 // end earlier. It returns nothing for a text that it cannot parse.
 func Deciders(script string) []string {
-	if l := latest.Load(); l != nil && l.script == script {
-		return l.names
+	file, err := Parse(script, []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX})
+	if err != nil {
+		return nil
 	}
-	var names []string
-	if file, err := Parse(script, []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX}); err == nil {
-		names = decidersOf(file.Stmts)
-	}
-	latest.Store(&decided{script, names})
-	return names
+	return decidersOf(file.Stmts)
 }
-
-// decided is a script with its deciders.
-type decided struct {
-	script string
-	names  []string
-}
-
-// latest is the last script that was parsed: the items of a job have the same text, with other arguments.
-var latest atomic.Pointer[decided]
 
 // DecidersOf returns the same for the words of a command. timeout decides as well, since it exits with a code of its
 // own, 124, when the time is up. The code of sh -c CODE is looked into; of sh FILE only sh is known.

@@ -93,9 +93,11 @@ func (s Shorthand) at(text string) (placeholder string, n int, err error) {
 	switch {
 	case s.Replace != "" && strings.HasPrefix(text, s.Replace):
 		return s.item(), len(s.Replace), nil
+	case strings.HasPrefix(text, "${item"):
+		n = expansionLen(text)
+		return text[:n], n, nil
 	case s.Replace != "" || !ok:
-		placeholder, n = itemPlaceholder(text)
-		return placeholder, n, nil
+		return "", 0, nil
 	}
 	if placeholder = s.named(name); placeholder != "" {
 		return placeholder, len(name) + 2, nil
@@ -198,41 +200,36 @@ func quoteConstant(s string) string {
 // to be replaced: {2}, {+/}, {= perl code =}. Other braces are text, as in {a,b}, {1..3}, {"a": 1} and {print}.
 func unknownShorthand(name string) error {
 	isPerl := len(name) > 1 && name[0] == '=' && name[len(name)-1] == '='
-	odd := strings.Trim(name, "0123456789.+/#%-") != ""
-	more := ""
-	switch {
-	case isPerl:
-		more = `; for code write a script, as in -- 'x={}; mv "$x" "${x%.gz}"'`
-	case odd || strings.Contains(strings.Trim(name, "."), ".."): // as in {1..9}
+	odd := strings.Trim(name, "0123456789.+/#%-") != "" || strings.Contains(strings.Trim(name, "."), "..") // {1..9}
+	if odd && !isPerl {
 		return nil
-	case strings.ContainsAny(name, "0123456789"):
-		more = "; an item has one part, unless there are several :::, or --colsep or -N; a field is ${item.NAME}"
+	}
+	hint := "an item has several parts with :::, --colsep or -N only, and its fields are ${item.NAME}"
+	if isPerl {
+		hint = `for code write a script, as in -- 'x={}; mv "$x" "${x%.gz}"'`
 	}
 	var known strings.Builder
 	for _, k := range shorthands {
 		known.WriteString(" {" + k.name + "}")
 	}
-	return fmt.Errorf("unknown placeholder {%s} (known:%s)%s; to use braces literally, set another placeholder with "+
-		"-I STR", name, known.String(), more)
+	return fmt.Errorf("unknown placeholder {%s} (known:%s); %s; to use braces literally, set another placeholder with "+
+		"-I STR", name, known.String(), hint)
 }
 
-// itemPlaceholder returns the placeholder of an item that text begins with, such as ${item.url}, and its
-// length; 0 if there is none.
-func itemPlaceholder(text string) (placeholder string, n int) {
-	rest, ok := strings.CutPrefix(text, "${item")
-	if !ok {
-		return "", 0
+// expansionLen returns the length of the ${…} that text begins with, or 0. In a default \} is a brace.
+func expansionLen(text string) int {
+	if !strings.HasPrefix(text, "${") {
+		return 0
 	}
-	for i := 0; i < len(rest); i++ {
-		switch rest[i] {
-		case '\\': // \} is a brace in a default
+	for i := len("${"); i < len(text); i++ {
+		switch text[i] {
+		case '\\':
 			i++
 		case '}':
-			n = len(text) - len(rest) + i + 1
-			return text[:n], n
+			return i + 1
 		}
 	}
-	return "", 0
+	return 0
 }
 
 // Script returns the script with its shorthands replaced. If it is a simple command and names no item, that is
@@ -278,23 +275,14 @@ func (s Shorthand) Script(text string) (string, error) {
 // is no shell code.
 func withoutExpansions(text string) string {
 	b := []byte(text)
-	for i := 0; i+1 < len(b); i++ {
-		if b[i] != '$' || b[i+1] != '{' {
-			continue
-		}
-		for end := i + 2; end < len(b); end++ {
-			if b[end] == '\\' {
-				end++
-			} else if b[end] == '}' {
-				for ; i <= end; i++ {
-					if b[i] != '\n' {
-						b[i] = 'x'
-					}
-				}
-				i--
-				break
+	for i := 0; i < len(b); {
+		end := i + expansionLen(text[i:])
+		for ; i < end; i++ {
+			if b[i] != '\n' {
+				b[i] = 'x'
 			}
 		}
+		i = max(i, end+1)
 	}
 	return string(b)
 }
