@@ -57,52 +57,29 @@ const forever time.Duration = math.MaxInt64
 var backoffs = []struct {
 	strategy   Strategy
 	parameters string // the keys that it takes
-	delay      func(b Backoff, d time.Duration, n int) time.Duration
-	formula    func(b Backoff, d time.Duration, n int) string
+	delay      func(b Backoff, d time.Duration, n int) (delay time.Duration, formula string)
 }{
-	{
-		Fixed,
-		"delay",
-		func(_ Backoff, d time.Duration, _ int) time.Duration { return d },
-		func(_ Backoff, d time.Duration, _ int) string {
-			return duration.Format(d)
-		},
-	},
-	{Linear, "initial increment", linear, linearFormula},
-	{
-		Exponential,
-		"initial base multiplier",
-		func(b Backoff, d time.Duration, n int) time.Duration {
-			return times(d, math.Pow(b.factor(), float64(n-1)))
-		}, func(b Backoff, d time.Duration, n int) string {
-			return fmt.Sprintf("%s × %v^%d", duration.Format(d), b.factor(), n-1)
-		},
-	},
-	{
-		Fibonacci,
-		"initial",
-		func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }, func(_ Backoff,
-			d time.Duration, n int,
-		) string {
-			return fmt.Sprintf("%s × fib(%d)", duration.Format(d), n)
-		},
-	},
-	{Custom, "delays", func(b Backoff, _ time.Duration, n int) time.Duration {
+	{Fixed, "delay", func(_ Backoff, d time.Duration, _ int) (time.Duration, string) {
+		return d, duration.Format(d)
+	}},
+	{Linear, "initial increment", linear},
+	{Exponential, "initial base multiplier", func(b Backoff, d time.Duration, n int) (time.Duration, string) {
+		return times(d, math.Pow(b.factor(), float64(n-1))), fmt.Sprintf("%s × %v^%d", duration.Format(d), b.factor(), n-1)
+	}},
+	{Fibonacci, "initial", func(_ Backoff, d time.Duration, n int) (time.Duration, string) {
+		return times(d, fibonacci(n)), fmt.Sprintf("%s × fib(%d)", duration.Format(d), n)
+	}},
+	{Custom, "delays", func(b Backoff, _ time.Duration, n int) (time.Duration, string) {
 		if n > len(b.Delays) {
-			return forever
+			return forever, fmt.Sprintf("past the %d delays of the list: max_delay", len(b.Delays))
 		}
-		return b.Delays[n-1]
-	}, func(b Backoff, _ time.Duration, n int) string {
-		if n > len(b.Delays) {
-			return fmt.Sprintf("past the %d delays of the list: max_delay", len(b.Delays))
-		}
-		return fmt.Sprintf("number %d of the list", n)
+		return b.Delays[n-1], fmt.Sprintf("number %d of the list", n)
 	}},
 }
 
 // Strategies returns the names of all strategies, in the order of the table.
 func Strategies() []Strategy {
-	names := make([]Strategy, 0, len(backoffs))
+	var names []Strategy
 	for _, b := range backoffs {
 		names = append(names, b.strategy)
 	}
@@ -121,17 +98,20 @@ func Parameters(s Strategy) ([]string, bool) {
 
 // Computed returns the delay before retry n (1 is the first), capped at p.MaxDelay, before jitter.
 func (p Policy) Computed(n int) time.Duration {
-	return min(p.uncapped(n), p.limit())
+	full, _ := p.uncapped(n)
+	return min(full, p.limit())
 }
 
-// uncapped returns what the formula gives for retry n. It is forever for an unknown strategy, which Check refuses.
-func (p Policy) uncapped(n int) time.Duration {
+// uncapped returns what the formula gives for retry n, and the formula. It is forever for an unknown strategy, which
+// Check refuses.
+func (p Policy) uncapped(n int) (full time.Duration, formula string) {
 	for _, b := range backoffs {
 		if b.strategy == p.strategy() {
-			return max(b.delay(p.Backoff, p.first(), max(n, 1)), 0)
+			full, formula = b.delay(p.Backoff, p.first(), max(n, 1))
+			return max(full, 0), formula
 		}
 	}
-	return forever
+	return forever, ""
 }
 
 func (p Policy) strategy() Strategy { return cmp.Or(p.Backoff.Strategy, Exponential) }
@@ -142,13 +122,9 @@ func (p Policy) strategy() Strategy { return cmp.Or(p.Backoff.Strategy, Exponent
 func (p Policy) Explain(n int, previous time.Duration) string {
 	var b strings.Builder
 	computed := p.Computed(n)
-	for _, row := range backoffs {
-		if row.strategy == p.strategy() {
-			fmt.Fprintf(&b, "%s: %s", row.strategy, row.formula(p.Backoff, p.first(), max(n, 1)))
-		}
-	}
+	full, formula := p.uncapped(n)
+	fmt.Fprintf(&b, "%s: %s", p.strategy(), formula)
 	// forever is no result that a person could check, and stands for the cap.
-	full := p.uncapped(n)
 	if full == forever {
 		full = computed
 	}
@@ -255,25 +231,15 @@ func (b Backoff) factor() float64 {
 
 // linear has three forms: without an increment the delay grows by d; with only an increment the first delay
 // is d; with an initial delay and an increment the first delay already includes one increment.
-func linear(b Backoff, d time.Duration, n int) time.Duration {
-	switch {
-	case b.Increment == nil:
-		return times(d, float64(n))
-	case b.Initial == nil:
-		return duration.Plus(d, times(*b.Increment, float64(n-1)))
+func linear(b Backoff, d time.Duration, n int) (delay time.Duration, formula string) {
+	if b.Increment == nil {
+		return times(d, float64(n)), fmt.Sprintf("%d × %s", n, duration.Format(d))
 	}
-	return duration.Plus(d, times(*b.Increment, float64(n)))
-}
-
-// linearFormula says for people what linear computes, by the same three cases.
-func linearFormula(b Backoff, d time.Duration, n int) string {
-	switch {
-	case b.Increment == nil:
-		return fmt.Sprintf("%d × %s", n, duration.Format(d))
-	case b.Initial == nil:
-		return fmt.Sprintf("%s + %d × %s", duration.Format(d), n-1, duration.Format(*b.Increment))
+	if b.Initial == nil {
+		n--
 	}
-	return fmt.Sprintf("%s + %d × %s", duration.Format(d), n, duration.Format(*b.Increment))
+	return duration.Plus(d, times(*b.Increment, float64(n))),
+		fmt.Sprintf("%s + %d × %s", duration.Format(d), n, duration.Format(*b.Increment))
 }
 
 // fibonacci returns the n-th number of 1 1 2 3 5 8 …, and infinity where that is longer than any delay: the number
