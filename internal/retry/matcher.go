@@ -1,7 +1,6 @@
 package retry
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -17,40 +16,6 @@ type Matcher struct {
 	Name      string // network, timeout, server_error, rate_limit; empty with the others
 	Pattern   string // a regular expression (RE2), case-sensitive unless it says otherwise
 	ExitCodes []int
-
-	// compiled is that of Pattern. It is nil in a Matcher that was written as a literal, whose pattern is compiled at
-	// each use.
-	compiled *regexp.Regexp
-}
-
-// PatternMatcher returns the matcher of a regular expression, compiled once.
-func PatternMatcher(expr string) (Matcher, error) {
-	m := Matcher{Pattern: expr}
-	if err := m.Check(); err != nil {
-		return Matcher{}, err
-	}
-	m.compiled = regexp.MustCompile(expr)
-	return m, nil
-}
-
-// UnmarshalJSON reads the exported fields and compiles the pattern.
-func (m *Matcher) UnmarshalJSON(data []byte) error {
-	type plain Matcher
-	var p plain
-	if err := json.Unmarshal(data, &p); err != nil {
-		return fmt.Errorf("read matcher: %w", err)
-	}
-	*m = Matcher(p)
-	if m.Pattern != "" {
-		// A pattern that does not compile is reported by Check.
-		m.compiled, _ = regexp.Compile(m.Pattern)
-	}
-	return nil
-}
-
-// Equal reports whether both matchers are written the same.
-func (m Matcher) Equal(other Matcher) bool {
-	return m.Name == other.Name && m.Pattern == other.Pattern && slices.Equal(m.ExitCodes, other.ExitCodes)
 }
 
 // MatcherNames returns the error types that retry_on can name.
@@ -124,12 +89,9 @@ func (m Matcher) String() string {
 func (m Matcher) matches(f Failure) bool {
 	switch {
 	case m.Pattern != "":
-		re := m.compiled
-		if re == nil {
-			var err error
-			if re, err = regexp.Compile(m.Pattern); err != nil {
-				return false
-			}
+		re, err := regexp.Compile(m.Pattern)
+		if err != nil { // which Check has refused
+			return false
 		}
 		for _, text := range [...]string{f.Message, f.Stderr, f.Stdout} {
 			// Without the last newline, $ is the end of what was printed.

@@ -192,10 +192,11 @@ func (r *reader) retryAfter(e entry) (*retry.After, bool) {
 func (r *reader) matcher(e entry) (m retry.Matcher, ok bool) {
 	pattern := func(e entry) {
 		if expr, ok := r.nonBlank(e); ok {
-			var err error
-			if m, err = retry.PatternMatcher(expr); err != nil {
+			if err := (retry.Matcher{Pattern: expr}).Check(); err != nil {
 				r.fail(e.value, "%v", err)
+				return
 			}
+			m.Pattern = expr
 		}
 	}
 	b := r.block(e.name, e, keySet{
