@@ -2,9 +2,11 @@ package template
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"prodigy/internal/shell"
 )
@@ -62,8 +64,7 @@ type exprParser struct {
 func parseExpr(src string, start, rootEnd int) (e *expr, end int, fault finding) {
 	p := &exprParser{expr: &expr{root: src[start+2 : rootEnd]}, src: src, pos: rootEnd}
 	// ${env:NAME} is a spelling of ${env.NAME}.
-	if p.peek() == ':' && p.pos+1 < len(p.src) && isKeyByte(p.src[p.pos+1]) && !isDigit(p.src[p.pos+1]) &&
-		p.src[p.pos+1] != '-' {
+	if isColonName(src[rootEnd:]) {
 		p.pos++
 		p.steps = append(p.steps, step{key: p.key()})
 	}
@@ -93,23 +94,40 @@ func (p *exprParser) fail(format string, args ...any) {
 	}
 }
 
-// path reads any number of ".key" and "[…]".
+// isColonName reports whether what follows a root is the ":NAME" of ${env:NAME}.
+func isColonName(rest string) bool {
+	return len(rest) > 1 && rest[0] == ':' && isKeyByte(rest[1]) && rest[1] != '-' && !isDigit(rest[1])
+}
+
+// stepForm matches ".key", "[0]", "[*]", `["key"]` and "['key']". A quoted key may hold anything but its own quote and
+// bracket: nothing is escaped in it.
+var stepForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?s:\.([\w\x{80}-\x{10FFFF}-]+)|\[(-?\d{1,9}|\*)\]|\["(.*?)"\]|\['(.*?)'\])`)
+})
+
+// path reads any number of steps.
 func (p *exprParser) path() {
-	for p.fault.code == "" {
-		switch p.peek() {
-		case '.':
-			p.pos++
-			key := p.key()
-			if key == "" {
-				p.fail("a name is required after the dot in %s", p.String())
-			}
-			p.steps = append(p.steps, step{key: key})
-		case '[':
-			p.pos++
-			p.subscript()
-		default:
+	for p.fault.code == "" && (p.peek() == '.' || p.peek() == '[') {
+		rest := p.src[p.pos:]
+		form := stepForm().FindStringSubmatch(rest)
+		switch {
+		case form == nil && rest[0] == '.':
+			p.fail("a name is required after the dot in %s", p.String())
 			return
+		case form == nil:
+			line, _, _ := strings.Cut(rest, "\n")
+			index, _, _ := strings.Cut(line, "]")
+			p.fail("invalid index %s]: use [0], [\"key\"] or [*]", index)
+			return
+		case form[2] == "*":
+			p.steps = append(p.steps, step{kind: all})
+		case form[2] != "":
+			n, _ := strconv.Atoi(form[2])
+			p.steps = append(p.steps, step{kind: byIndex, index: n})
+		default:
+			p.steps = append(p.steps, step{key: form[1] + form[3] + form[4]})
 		}
+		p.pos += len(form[0])
 	}
 }
 
@@ -120,38 +138,6 @@ func (p *exprParser) key() string {
 		p.pos++
 	}
 	return p.src[start:p.pos]
-}
-
-// subscript reads what follows a "[".
-func (p *exprParser) subscript() {
-	if c := p.peek(); c == '"' || c == '\'' {
-		p.quotedKey(c)
-		return
-	}
-	text, _, ok := strings.Cut(p.src[p.pos:], "]")
-	n, err := strconv.Atoi(text)
-	switch {
-	case !ok || strings.Contains(text, "\n"):
-		p.fail("unclosed [ in ${%s[", p.root)
-	case text == "*":
-		p.steps = append(p.steps, step{kind: all})
-	case err != nil:
-		p.fail("invalid index [%s]: use [0], [\"key\"] or [*]", text)
-	default:
-		p.steps = append(p.steps, step{kind: byIndex, index: n})
-	}
-	p.pos += len(text) + 1
-}
-
-// quotedKey reads "key"] or 'key']. The key may hold anything but its own quote and bracket: nothing is escaped in it.
-func (p *exprParser) quotedKey(quote byte) {
-	key, _, ok := strings.Cut(p.src[p.pos+1:], string(quote)+"]")
-	if !ok {
-		p.fail("the key in brackets after ${%s is not closed", p.root)
-		return
-	}
-	p.steps = append(p.steps, step{key: key})
-	p.pos += len(key) + 3
 }
 
 // filterList reads any number of "|name", some of them with ":argument".

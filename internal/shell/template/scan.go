@@ -215,7 +215,7 @@ func (s *scanner) ours(i, nameEnd int) int {
 	// An operator of the shell follows the name, as in ${name%.txt}. Of these, ${name:-text} is a placeholder with a
 	// default, unless the text holds expansions, which only the shell can do.
 	if !strings.HasPrefix(rest, "}") && !looksDotted(rest) && !strings.HasPrefix(rest, "[") &&
-		!s.colonRoot(name, rest) {
+		!(isColonName(rest) && s.names.root(name) && !s.names.declared(name)) {
 		e, end, fault := parseExpr(s.src, i, nameEnd)
 		if !strings.HasPrefix(rest, ":-") || fault.code != "" {
 			s.natives = append(s.natives, nativeUse{name, i, s.src[i:closing(s.src, i)]})
@@ -281,12 +281,6 @@ func kindOf(rest string, e *expr) refKind {
 		return simple
 	}
 	return dotted
-}
-
-// colonRoot reports whether rest is the ":NAME" of ${env:NAME}.
-func (s *scanner) colonRoot(name, rest string) bool {
-	return s.names.root(name) && !s.names.declared(name) && len(rest) > 1 && rest[0] == ':' && isKeyByte(rest[1]) &&
-		rest[1] != '-' && !isDigit(rest[1])
 }
 
 func (s *scanner) add(kind refKind, start, end int, e *expr, fault finding) {
