@@ -114,21 +114,26 @@ type callHandler func(c *coordinator, q fleet.Call, f *flight) (any, error)
 
 // handlers are the methods that workers call.
 var handlers = map[string]callHandler{
-	callAdmitStep:    handler((*coordinator).admitStep),
-	callStepRefusal:  handler((*coordinator).stepRefusal),
-	callReportStep:   handler((*coordinator).reportStep),
-	callReleaseStep:  handler((*coordinator).releaseStep),
+	callAdmitStep:    stepCall,
+	callStepRefusal:  stepCall,
+	callReportStep:   stepCall,
+	callReleaseStep:  stepCall,
 	callStepTurn:     handler((*coordinator).stepTurn),
 	callAdmitAgent:   handler((*coordinator).admitAgent),
-	callReportAgent:  handler((*coordinator).reportAgent),
-	callReleaseAgent: handler((*coordinator).releaseAgent),
-	callAgentCost:    handler((*coordinator).agentCost),
+	callReportAgent:  agentCall,
+	callReleaseAgent: agentCall,
+	callAgentCost:    agentCall,
 	callRecordUsage:  handler((*coordinator).recordUsage),
 	callUnmasked:     handler((*coordinator).unmasked),
 	callPack:         handler((*coordinator).pack),
 	callShared:       handler((*coordinator).shared),
 	callSendAgain:    handler((*coordinator).sendAgain),
 }
+
+var (
+	stepCall  = handler((*coordinator).stepCalled)
+	agentCall = handler((*coordinator).agentCalled)
+)
 
 // handler returns the handler of a method with arguments of one type. Times in what agents have told are moved to the
 // clock of the coordinator.
@@ -231,11 +236,10 @@ func (c *coordinator) invoke(q fleet.Call) (any, error) {
 	if q.Method == callSecrets {
 		return c.c.Secrets, nil
 	}
-	do := handlers[q.Method]
-	if do == nil {
-		return nil, errors.New("unknown method " + q.Method)
+	if do := handlers[q.Method]; do != nil {
+		return do(c, q, c.flightOf(q.Token))
 	}
-	return do(c, q, c.flightOf(q.Token))
+	return nil, errors.New("unknown method " + q.Method)
 }
 
 // flightOf returns the attempt with a token, or nil if it is not out. It waits until those are known that the run
@@ -290,34 +294,29 @@ func stepTicket(b agent.StepBreaker, t limit.Ticket) string {
 	return string(encoded(stepArgs{Breaker: b, Ticket: t}))
 }
 
-// admitStep asks the job whether a step may begin. The start is kept until the worker reports or releases it.
-func (c *coordinator) admitStep(q fleet.Call, _ *flight, args stepArgs) (any, error) {
-	t, refusal, err := c.host.AdmitStep(c.life, args.Breaker)
-	if err == nil && refusal == "" {
-		c.keep(q.From, stepTicket(args.Breaker, t), func() { c.host.ReleaseStep(args.Breaker, t) })
-	}
-	return stepResult{t, refusal}, err
-}
-
-// stepRefusal asks the job whether a step that is to begin after some time would be refused.
-func (c *coordinator) stepRefusal(_ fleet.Call, _ *flight, args stepArgs) (any, error) {
-	refusal, err := c.host.StepRefusal(c.life, args.Breaker, args.After)
-	return stepResult{Refusal: refusal}, err
-}
-
-// reportStep tells the job how a step has ended. It does nothing if the start was given back meanwhile, such as that
-// of a worker that was taken for lost.
-func (c *coordinator) reportStep(q fleet.Call, _ *flight, args stepArgs) (any, error) {
-	if c.drops(q.From, stepTicket(args.Breaker, args.Ticket)) {
-		c.host.ReportStep(args.Breaker, args.Ticket, args.Success)
-	}
-	return nil, nil
-}
-
-// releaseStep gives back the start of a step that did not begin.
-func (c *coordinator) releaseStep(q fleet.Call, _ *flight, args stepArgs) (any, error) {
-	if c.drops(q.From, stepTicket(args.Breaker, args.Ticket)) {
-		c.host.ReleaseStep(args.Breaker, args.Ticket)
+// stepCalled answers what is asked and said about the starts of a step. One that is admitted is kept until the worker
+// reports or releases it: then nothing happens if the start was given back meanwhile, such as that of a worker that was
+// taken for lost.
+func (c *coordinator) stepCalled(q fleet.Call, _ *flight, args stepArgs) (any, error) {
+	b, t := args.Breaker, args.Ticket
+	switch q.Method {
+	case callAdmitStep:
+		t, refusal, err := c.host.AdmitStep(c.life, b)
+		if err == nil && refusal == "" {
+			c.keep(q.From, stepTicket(b, t), func() { c.host.ReleaseStep(b, t) })
+		}
+		return stepResult{t, refusal}, err
+	case callStepRefusal:
+		refusal, err := c.host.StepRefusal(c.life, b, args.After)
+		return stepResult{Refusal: refusal}, err
+	case callReportStep:
+		if c.drops(q.From, stepTicket(b, t)) {
+			c.host.ReportStep(b, t, args.Success)
+		}
+	case callReleaseStep:
+		if c.drops(q.From, stepTicket(b, t)) {
+			c.host.ReleaseStep(b, t)
+		}
 	}
 	return nil, nil
 }
@@ -365,34 +364,31 @@ func (c *coordinator) admitAgent(q fleet.Call, f *flight, args agentArgs) (any, 
 	return agentResult{Ticket: t, Refusal: refusal}, nil
 }
 
-// reportAgent tells the job how an AI agent has ended, and answers whether it is to begin again.
-func (c *coordinator) reportAgent(q fleet.Call, f *flight, args agentArgs) (any, error) {
-	if f == nil {
-		return nil, errNotOut
-	}
+// agentCalled answers what is asked and said about an AI agent that was admitted.
+func (c *coordinator) agentCalled(q fleet.Call, f *flight, args agentArgs) (any, error) {
 	t := c.ours(args.Ticket)
-	if t.Owner == c.owner && !c.drops(q.From, agentTicket(t.ID)) {
-		return nil, nil
-	}
-	again, err := c.host.ReportAgent(f.Attempt, t, args.Failure, args.Use)
-	if err != nil {
-		c.broke(f, err)
-		return nil, overError{err}
-	}
-	return agentResult{Again: again}, nil
-}
-
-// releaseAgent gives back the start of an AI agent that did not begin.
-func (c *coordinator) releaseAgent(q fleet.Call, _ *flight, args agentArgs) (any, error) {
-	if t := c.ours(args.Ticket); c.drops(q.From, agentTicket(t.ID)) {
-		c.host.ReleaseAgent(t)
+	switch q.Method {
+	case callReportAgent:
+		if f == nil {
+			return nil, errNotOut
+		}
+		if t.Owner == c.owner && !c.drops(q.From, agentTicket(t.ID)) {
+			return nil, nil
+		}
+		again, err := c.host.ReportAgent(f.Attempt, t, args.Failure, args.Use)
+		if err != nil {
+			c.broke(f, err)
+			return nil, overError{err}
+		}
+		return agentResult{Again: again}, nil
+	case callReleaseAgent:
+		if c.drops(q.From, agentTicket(t.ID)) {
+			c.host.ReleaseAgent(t)
+		}
+	case callAgentCost:
+		return agentResult{Over: c.host.AgentCost(t, args.Cost)}, nil
 	}
 	return nil, nil
-}
-
-// agentCost tells the job what an AI agent has cost by now, and answers whether it is to end.
-func (c *coordinator) agentCost(_ fleet.Call, _ *flight, args agentArgs) (any, error) {
-	return agentResult{Over: c.host.AgentCost(c.ours(args.Ticket), args.Cost)}, nil
 }
 
 // recordUsage records what an agent has used, also one of an attempt that was given up: it has cost that.

@@ -357,15 +357,6 @@ func (h *brokerConn) until(ctx context.Context, do func(ctx context.Context) err
 	return cmp.Or(context.Cause(h.denied), err)
 }
 
-// leaderTime is how long a broker may be without a leader before what it is asked fails.
-const leaderTime = 30 * time.Second
-
-// steadily calls do, and again while the brokers have no leader that could answer.
-func (h *brokerConn) steadily(ctx context.Context, do func(ctx context.Context) error) error {
-	until := time.Now().Add(leaderTime)
-	return persist(ctx, do, func(err error) bool { return leaderless(err) && time.Now().Before(until) })
-}
-
 // leaderless reports whether an error may be over in a moment: nobody has answered, who did has no leader to ask, or
 // the connection is being made again.
 func leaderless(err error) bool {

@@ -126,9 +126,14 @@ func (c *coordinator) begin(ctx context.Context) error {
 	return nil
 }
 
-// provided calls do as steadily does. What the broker has lost since it was connected with is made again for that.
+// leaderTime is how long a broker may be without a leader before what it is asked fails.
+const leaderTime = 30 * time.Second
+
+// provided calls do, and again while the brokers have no leader that could answer. What the broker has lost since it
+// was connected with is made again for that.
 func (c *coordinator) provided(ctx context.Context, do func(ctx context.Context) error) error {
-	return c.steadily(ctx, func(ctx context.Context) error {
+	until := time.Now().Add(leaderTime)
+	return persist(ctx, func(ctx context.Context) error {
 		err := do(ctx)
 		if !isMissing(err) {
 			return err
@@ -142,7 +147,7 @@ func (c *coordinator) provided(ctx context.Context, do func(ctx context.Context)
 			return err
 		}
 		return do(ctx)
-	})
+	}, func(err error) bool { return leaderless(err) && time.Now().Before(until) })
 }
 
 // isMissing reports whether an error is that the broker does not have what a fleet needs.

@@ -139,7 +139,7 @@ func TestABrokerWithoutALeaderIsAskedAgain(t *testing.T) {
 			{"it never has one", []error{none}, none, leaderTime},
 		} {
 			began, n := time.Now(), 0
-			err := new(brokerConn).steadily(t.Context(), func(context.Context) error {
+			err := newCoordinator(fleet.JobOptions{}).provided(t.Context(), func(context.Context) error {
 				n++
 				return c.answers[min(n, len(c.answers))-1]
 			})
