@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -343,6 +344,7 @@ func (Backend) Nodes(ctx context.Context, a fleet.Address, programs ...string) (
 	var nodes, heard []fleet.Node
 	for _, m := range answers {
 		var n fleet.Node
+		var roster rosterAnswer
 		if json.Unmarshal(m.Data, &n) == nil && n.Instance != "" {
 			n.Ago = 0 // whatever it says
 			if !isNamed(a.Names, n.Instance, n.Name, n.NameSig) {
@@ -350,10 +352,11 @@ func (Backend) Nodes(ctx context.Context, a fleet.Address, programs ...string) (
 			}
 			fleet.Shift(&n, fleet.Offset(n.Now, time.Now()))
 			nodes = append(nodes, n)
-		} else {
-			heard = append(heard, heardIn(m.Data)...)
+		} else if json.Unmarshal(m.Data, &roster) == nil {
+			heard = append(heard, roster.Heard...)
 		}
 	}
+	heard = slices.DeleteFunc(heard, func(n fleet.Node) bool { return n.Instance == "" || n.Ago <= 0 })
 	return withSilent(nodes, heard), err
 }
 

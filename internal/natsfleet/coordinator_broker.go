@@ -265,16 +265,6 @@ func (c *coordinator) restartLeases(s *jobState) {
 	}
 }
 
-// tend has the broker know again what it has lost, and removes what other jobs have left there. The monitor does not
-// wait for it: a broker that keeps nothing delays it for a lease.
-func (c *coordinator) tend() {
-	defer c.slow.tending.Store(false)
-	ctx, cancel := context.WithTimeout(c.life, c.o.Lease)
-	c.reconcile(ctx)
-	cancel()
-	c.sweep(c.life)
-}
-
 // reconcile has the broker know again what it should, until it does or ctx ends.
 func (c *coordinator) reconcile(ctx context.Context) {
 	opened := false

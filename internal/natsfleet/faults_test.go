@@ -357,7 +357,7 @@ func TestAFreezeBeforeTheWatcherIsTold(t *testing.T) {
 		if h.fenced != c.want || w.state.rest.IsZero() == c.want {
 			t.Errorf("%s: it knows %v, and rests until %s", name, h.fenced, w.state.rest)
 		}
-		if w.state.unguarded() {
+		if w.state.guarded.IsZero() {
 			t.Errorf("%s: the watcher does not wait for it", name)
 		}
 	}

@@ -65,7 +65,14 @@ func (c *coordinator) monitor() {
 		c.releaseTickets(now)
 		if now.Sub(tended) > c.slow.tendEvery && c.slow.tending.CompareAndSwap(false, true) {
 			tended = now
-			c.work.Go(c.tend)
+			// The monitor does not wait: a broker that keeps nothing delays that for a lease.
+			c.work.Go(func() {
+				defer c.slow.tending.Store(false)
+				ctx, cancel := context.WithTimeout(c.life, c.o.Lease)
+				c.reconcile(ctx)
+				cancel()
+				c.sweep(c.life)
+			})
 		}
 	}
 }

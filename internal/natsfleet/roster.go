@@ -2,7 +2,6 @@ package natsfleet
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -127,15 +126,6 @@ func (b workerBook) nodes(key, jobID string, every time.Duration, held func(inst
 type rosterAnswer struct {
 	V     int          `json:"v"`
 	Heard []fleet.Node `json:"heard"`
-}
-
-// heardIn returns the workers in the answer of a coordinator, if it can be read.
-func heardIn(data []byte) []fleet.Node {
-	var answer rosterAnswer
-	if json.Unmarshal(data, &answer) != nil {
-		return nil
-	}
-	return slices.DeleteFunc(answer.Heard, func(n fleet.Node) bool { return n.Instance == "" || n.Ago <= 0 })
 }
 
 // tellRoster answers who asks for the workers.

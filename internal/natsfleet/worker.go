@@ -199,8 +199,8 @@ func (w *worker) loop(ctx context.Context) error {
 	var said, renewed, sent time.Time
 	for {
 		unguarded := false
-		w.turn(func(s *workerState) { unguarded = s.unguarded() })
-		if unguarded { // before any of them begins
+		w.turn(func(s *workerState) { unguarded = len(s.held) > 0 && s.guarded.IsZero() })
+		if unguarded { // the watcher is told of them before any begins
 			w.beat(time.Now())
 		}
 		now, busy := time.Now(), false

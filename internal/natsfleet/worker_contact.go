@@ -58,11 +58,6 @@ func shorterLease(lease, other time.Duration) time.Duration {
 	return other
 }
 
-// unguarded reports whether attempts are held of which the watcher has not been told.
-func (s *workerState) unguarded() bool {
-	return len(s.held) > 0 && s.guarded.IsZero()
-}
-
 // outOfContact reports whether the leases of what is held may be over soon, so that others may begin it.
 func (s *workerState) outOfContact(now time.Time) bool {
 	silent := process.Elapsed(s.proof, now)

@@ -71,7 +71,14 @@ func Export(ctx context.Context, o Options) (Report, error) {
 		var giveUp context.CancelFunc
 		x.sending, giveUp = context.WithCancel(ctx)
 		defer giveUp()
-		records = events.FollowRecords(ctx, o.Job.EventsDir(), func() bool { return !closed(o.Over) })
+		records = events.FollowRecords(ctx, o.Job.EventsDir(), func() bool {
+			select {
+			case <-o.Over:
+				return false
+			default:
+				return true
+			}
+		})
 		go func() { // it ends with the export
 			select {
 			case <-o.Over:
@@ -89,16 +96,6 @@ func Export(ctx context.Context, o Options) (Report, error) {
 	}
 	x.close(ctx)
 	return x.report(), err
-}
-
-// closed reports whether a channel is closed, of one that nothing is sent on.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // exporter is the SDK at work for one job.

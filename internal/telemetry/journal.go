@@ -117,13 +117,6 @@ func (j *journal) apply(l line) {
 	j.marks[l.Receiver] = m
 }
 
-// mark returns how far a receiver is.
-func (j *journal) mark(receiver int) mark {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.marks[receiver]
-}
-
 // write appends a line. Goroutines of several receivers call it.
 func (j *journal) write(l line) error {
 	data, err := json.Marshal(l)

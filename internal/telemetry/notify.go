@@ -64,7 +64,7 @@ type untold struct {
 func untoldBefore(job jobs.Job, book *journal, targets []Target, before int64) ([]untold, error) {
 	from, all := make([]mark, len(targets)), make([]untold, len(targets))
 	for i := range from {
-		from[i] = book.mark(i)
+		from[i] = book.marks[i]
 		all[i].again.id = from[i].sending.ID
 	}
 	for record, err := range events.Read(job.EventsDir()) {

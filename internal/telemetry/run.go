@@ -88,12 +88,17 @@ func Begin(c Config) (*Run, error) {
 	if c.Listen != "" || c.MetricsFile != "" {
 		r.Metrics = newMetrics(c.Workflow.Name, c.Slots)
 	}
-	for _, begin := range []func() error{r.serve, r.prepareExport, r.resolve} {
-		if err := begin(); err != nil {
-			r.config.Told = func(string) {}
-			r.Close(context.Background())
-			return nil, err
-		}
+	err := r.serve()
+	if err == nil {
+		err = r.prepareExport()
+	}
+	if err == nil { // who is told is not reached before the run begins
+		r.targets, err = Resolve(c.Workflow, c.Settings, c.Dir, c.Environ)
+	}
+	if err != nil {
+		r.config.Told = func(string) {}
+		r.Close(context.Background())
+		return nil, err
 	}
 	return r, nil
 }
@@ -132,12 +137,6 @@ func (r *Run) prepareExport() error {
 	r.Exports = true
 	r.Metrics.drop(Report{})
 	return nil
-}
-
-// resolve finds the receivers of notifications. They are not reached before the run begins.
-func (r *Run) resolve() (err error) {
-	r.targets, err = Resolve(r.config.Workflow, r.config.Settings, r.config.Dir, r.config.Environ)
-	return err
 }
 
 // Observe takes the next records of the job, in the order of the log. It does not wait for anything.

@@ -25,13 +25,17 @@ import (
 // Resolve returns the receivers of a workflow, with what it takes to send them something. Commands run in dir
 // with this environment, beside the variables of the workflow.
 func Resolve(w *workflow.Workflow, found settings.Settings, dir string, environ []string) ([]Target, error) {
+	env := found.Environ(environ)
+	for name, value := range found.Secrets {
+		env = append(env, name+"="+value)
+	}
 	var targets []Target
 	var problems []workflow.Problem
 	for _, r := range w.Notify {
 		var s Sender
 		var err error
 		if r.Command.Value != "" {
-			s = command{text: r.Command.Value, dir: dir, env: withSecrets(found.Environ(environ), found.Secrets)}
+			s = command{text: r.Command.Value, dir: dir, env: env}
 		} else {
 			s, err = newWebhook(r, found)
 		}
@@ -48,14 +52,6 @@ func Resolve(w *workflow.Workflow, found settings.Settings, dir string, environ 
 		return nil, &workflow.InvalidError{Problems: problems}
 	}
 	return targets, nil
-}
-
-// withSecrets adds secrets to an environment, as NAME=VALUE.
-func withSecrets(env []string, secrets map[string]string) []string {
-	for name, value := range secrets {
-		env = append(env, name+"="+value)
-	}
-	return env
 }
 
 // webhook is a Sender that posts to a URL.
