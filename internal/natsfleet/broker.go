@@ -166,8 +166,8 @@ func makeOwner(path, address string) ([]byte, error) {
 		Role: fleet.OwnerRole, URL: "nats://" + address, Seed: newKey(nkeys.CreateUser).seed,
 		Sign: sign.seed, Trust: []string{sign.public},
 	}))
-	data = append([]byte("# Credentials of the owner of a broker, who runs jobs and workers with them. Keep them secret.\n"),
-		data...)
+	data = append([]byte("# Credentials of the owner of a broker, who runs jobs and workers with them. Keep them "+
+		"secret.\n"), data...)
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
 		err = jobs.WriteFile(path, data)

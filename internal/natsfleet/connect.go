@@ -234,7 +234,8 @@ func dialErrors(a fleet.Address) error {
 	var all []error
 	list, _ := servers(a) // they were checked
 	for _, u := range list {
-		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort)), requestTime)
+		address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort))
+		c, err := net.DialTimeout("tcp", address, requestTime)
 		if err != nil {
 			all = append(all, err)
 			continue

@@ -103,7 +103,9 @@ func (c *coordinator) begin(ctx context.Context) error {
 	for {
 		n := 0
 		if err := c.provided(ctx, func(ctx context.Context) (err error) {
-			n, err = c.readLeft(ctx, func(k jetstream.Consumer) (jetstream.MessageBatch, error) { return k.FetchNoWait(leftAtOnce) })
+			n, err = c.readLeft(ctx, func(k jetstream.Consumer) (jetstream.MessageBatch, error) {
+				return k.FetchNoWait(leftAtOnce)
+			})
 			return err
 		}); err != nil {
 			return err
@@ -214,7 +216,9 @@ func (c *coordinator) consumer(ctx context.Context) (jetstream.Consumer, error) 
 const leftAtOnce = 256
 
 // readLeft takes reports that workers have left with the broker, and returns how many there were.
-func (c *coordinator) readLeft(ctx context.Context, fetch func(jetstream.Consumer) (jetstream.MessageBatch, error)) (n int, err error) {
+func (c *coordinator) readLeft(
+	ctx context.Context, fetch func(jetstream.Consumer) (jetstream.MessageBatch, error),
+) (n int, err error) {
 	consumer, err := c.consumer(ctx)
 	if err != nil {
 		return 0, err

@@ -344,7 +344,9 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a 
 }
 
 // sendMade has the broker keep a file that an attempt has left, one of several.
-func (w *worker) sendMade(ctx context.Context, h *heldAttempt, root *os.Root, name string, i int) (f fleet.File, err error) {
+func (w *worker) sendMade(ctx context.Context, h *heldAttempt, root *os.Root, name string, i int) (f fleet.File,
+	err error,
+) {
 	from, err := root.Open(filepath.FromSlash(name))
 	if err != nil {
 		return f, err

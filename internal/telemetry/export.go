@@ -465,7 +465,8 @@ func (x *exporter) log(l logRecord) {
 	x.logger.Emit(within(context.Background(), l.Context), r)
 }
 
-// attributes returns attributes as the SDK has them, without those that are empty texts. It panics if a value is of a type that attr does not allow.
+// attributes returns attributes as the SDK has them, without those that are empty texts. It panics if a value is of a
+// type that attr does not allow.
 func attributes(list []attr) []attribute.KeyValue {
 	var all []attribute.KeyValue
 	for _, a := range list {
