@@ -82,7 +82,7 @@ func NewTally() *Tally {
 func (t *Tally) Apply(r events.Record) {
 	j := t.Job
 	if passed := events.Millis(r.Time.Sub(t.last)); !t.last.IsZero() {
-		if n := t.limit(); n > 0 && t.running >= n {
+		if n := j.Slots(); n > 0 && t.running >= n {
 			t.AtLimit += passed
 		}
 		if len(j.StartsHeld()) > 0 {
@@ -120,17 +120,9 @@ func (t *Tally) Apply(r events.Record) {
 	}
 	t.Stragglers, t.Merged, t.DeadLetters = j.Stragglers.Found, j.Merged, j.Counts.Failed+j.Counts.Rejected
 	t.StepRetries = j.Retries - t.ItemRetries
-	if n := t.limit(); n > 0 {
+	if n := j.Slots(); n > 0 {
 		t.LowestLimit, t.TopLimit = min(cmp.Or(t.LowestLimit, n), n), max(t.TopLimit, n)
 	}
-}
-
-// limit returns how many attempts may run now; 0 before the job has begun.
-func (t *Tally) limit() int {
-	if t.Job.Limit != nil {
-		return t.Job.Limit.Limit
-	}
-	return t.Job.MaxParallel
 }
 
 // Words returns what was counted, a line for each thing that happened. merges says that items are merged.

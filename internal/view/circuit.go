@@ -3,6 +3,7 @@ package view
 import (
 	"time"
 
+	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 )
@@ -47,21 +48,12 @@ type Cause struct {
 	Error string
 }
 
-// Period is a period in which a breaker was not closed.
-type Period struct {
-	Scope    string
-	Key      string // as in Breaker
-	State    BreakerState
-	From, To time.Time // To is zero while it lasts
-}
-
-// periodsKept bounds the periods of a breaker that flaps.
-const periodsKept = 1000
-
 // circuit are the breakers of a job that have ever opened.
 type circuit struct {
 	breakers map[circuitID]*Breaker
-	periods  []Period
+
+	// When each was not closed.
+	periods periods
 
 	// The last failure of each scope. It is the cause if the breaker opens next.
 	newest map[string]Cause
@@ -91,9 +83,9 @@ var breakerStates = map[limit.BreakerState]BreakerState{
 	limit.HalfOpen: HalfOpen,
 }
 
-// change takes a transition of the breaker with a scope. A breaker of a key that closes is forgotten, since a job
+// change takes a transition of a breaker. One of a key that closes is forgotten, since a job
 // may have very many keys.
-func (c *circuit) change(scope string, t limit.Transition, now time.Time) {
+func (c *circuit) change(r events.Record, scope string, t limit.Transition) {
 	id, s := circuitID{scope, t.Key}, breakerStates[t.To]
 	b := c.breakers[id]
 	if b == nil {
@@ -105,18 +97,11 @@ func (c *circuit) change(scope string, t limit.Transition, now time.Time) {
 	if s == Closed && id.key != "" {
 		delete(c.breakers, id)
 	}
-	lasts := b.State == Open || b.State == HalfOpen // only then has it a period to end: there may be very many breakers
-	b.State, b.Since, b.Until = s, now, t.Until
-	for i := len(c.periods) - 1; lasts && i >= 0; i-- {
-		if p := &c.periods[i]; p.Scope == id.scope && p.Key == id.key {
-			if p.To.IsZero() {
-				p.To = now
-			}
-			break
-		}
-	}
-	if s != Closed && len(c.periods) < periodsKept {
-		c.periods = append(c.periods, Period{Scope: id.scope, Key: id.key, State: s, From: now})
+	b.State, b.Since, b.Until = s, r.Time, t.Until
+	name := scope + "\x00" + t.Key
+	c.periods.end(name, r.Time)
+	if s != Closed {
+		c.periods.begin(name, r)
 	}
 	if s == Open {
 		b.Failures, b.Cause = t.ConsecutiveFailures, c.newest[scope]

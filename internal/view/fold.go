@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -95,10 +94,10 @@ func (j *Job) Apply(r events.Record) {
 	j.hold(r)
 	j.applyMerge(r)
 	if end, ok := events.RunEndOf(r.Event); ok {
-		j.end(end.State, end.Reason)
+		j.end(r.Time, end.State, end.Reason)
 	}
 	if scope, t, ok := events.Transition(r.Event); ok {
-		j.circuit.change(scope, t, r.Time)
+		j.circuit.change(r, scope, t)
 	}
 }
 
@@ -122,7 +121,7 @@ func (j *Job) applyAgent(r events.Record) {
 		}
 	case events.AgentPlaced:
 		if a := j.running[e.ItemIndex]; a != nil && a.Number == e.Attempt {
-			a.Place = e.Place
+			a.Place, a.Placed = e.Place, r.Time
 		}
 	case events.AgentProgress:
 		j.Step(e)
@@ -191,7 +190,11 @@ func (j *Job) capped(u *limit.USD) {
 // resume begins another run: nothing is in flight any more except what is attached, and the rate is measured anew.
 func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.State, j.Reason, j.RunBegan = jobs.Running, "", now
-	maps.DeleteFunc(j.held, func(name string, _ events.Record) bool { return name != events.ByRollout })
+	for name, r := range j.held {
+		if _, quota := r.Event.(events.QuotaPaused); !quota && name != events.ByRollout {
+			j.lift(now, name)
+		}
+	}
 	j.Merges.Verifying, j.Merges.failed = nil, nil
 	j.Letters = e.Reason == events.ForDeadLetters
 	if j.resumed || e.Phase != "" && e.Phase != j.Phase {
@@ -221,10 +224,10 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 }
 
 // end ends a run. What was in flight is not any more, and the requests of people are done with.
-func (j *Job) end(s jobs.State, reason string) {
+func (j *Job) end(now time.Time, s jobs.State, reason string) {
 	j.State, j.Reason = s, reason
-	delete(j.held, events.ByPerson)
-	delete(j.held, events.ByEnd)
+	j.lift(now, events.ByPerson)
+	j.lift(now, events.ByEnd)
 	j.Merges.Verifying = nil
 	j.halt()
 }
@@ -383,19 +386,22 @@ func (j *Job) hold(r events.Record) {
 	switch {
 	case !ok:
 	case h.Lifted:
-		delete(j.held, h.Name)
-		j.pauses.end(r.Time, h.Name)
+		j.lift(r.Time, h.Name)
 	default:
 		j.held[h.Name] = r
-		e, ok := r.Event.(events.QuotaPaused)
-		if !ok {
-			return
-		}
-		j.pauses.begin(r.Time, e)
-		if a := j.byID[e.Item]; a != nil && !e.Near {
+		j.holds.begin(h.Name, r)
+	}
+	if e, ok := r.Event.(events.QuotaPaused); ok && !e.Near {
+		if a := j.byID[e.Item]; a != nil {
 			a.Due = e.Until // it met the limit
 		}
 	}
+}
+
+// lift ends what holds the job back.
+func (j *Job) lift(now time.Time, name string) {
+	delete(j.held, name)
+	j.holds.end(name, now)
 }
 
 // retryNow makes due what waits for its next attempt or try.
@@ -444,7 +450,7 @@ func (j *Job) used(e events.AgentUsage) {
 // not shown.
 func (j *Job) PausedBefore(list []events.QuotaPaused, now time.Time) {
 	for _, e := range list {
-		j.pauses.begin(now, e)
+		j.hold(events.Record{Time: now, Event: e})
 	}
 }
 

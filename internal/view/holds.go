@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"prodigy/internal/check"
@@ -42,9 +41,12 @@ func (j *Job) Stopping() string {
 }
 
 // StartsHeld returns what holds back all starts, by its name.
-func (j *Job) StartsHeld() (list []events.StartsHeld) {
+func (j *Job) StartsHeld() []events.StartsHeld { return heldBy[events.StartsHeld](j) }
+
+// heldBy returns the events of one type that hold the job back, by the names of their holds.
+func heldBy[E events.Event](j *Job) (list []E) {
 	for _, r := range check.ByKey(j.held) {
-		if e, ok := r.Event.(events.StartsHeld); ok {
+		if e, ok := r.Event.(E); ok {
 			list = append(list, e)
 		}
 	}
@@ -83,13 +85,4 @@ func (j *Job) Holding(now time.Time) (list []string) {
 }
 
 // Paused returns the pauses that agents of the job are in, by what waits.
-func (j *Job) Paused() []Pause {
-	var list []Pause
-	for _, at := range check.ByKey(j.pauses.open) {
-		list = append(list, j.pauses.list[at])
-	}
-	return list
-}
-
-// Pauses returns all pauses of the job, those that it is in included.
-func (j *Job) Pauses() []Pause { return slices.Clone(j.pauses.list) }
+func (j *Job) Paused() []events.QuotaPaused { return heldBy[events.QuotaPaused](j) }

@@ -30,7 +30,7 @@ type Newest[T any] struct {
 }
 
 // mergesKept bounds each list of Merges.
-const mergesKept = 200
+const mergesKept = 500
 
 // add adds an element, in place of the oldest once there are mergesKept.
 func (n *Newest[T]) add(x T) {

@@ -78,12 +78,12 @@ func TestConflictsAreListedAndBounded(t *testing.T) {
 	conflict := broken(1, errorpolicy.DLQ)
 	conflict.ErrorType, conflict.Conflicts = retry.TypeMergeConflict, []events.Conflict{{Path: "a", With: []string{item(0)}}}
 	list := []events.Event{events.JobStarted{Base: "b"}, begun(1), worked(1)}
-	for range 300 {
+	for range 600 {
 		list = append(list, conflict)
 	}
 	list = append(list, broken(2, errorpolicy.DLQ), events.PhaseCompleted{Phase: "setup"})
 	j, _ := fold(view.New(), list...)
-	if c := j.Merges.Collisions; len(c.List) != 200 || c.Before != 100 || c.List[0].Conflicts[0].Path != "a" {
+	if c := j.Merges.Collisions; len(c.List) != 500 || c.Before != 100 || c.List[0].Conflicts[0].Path != "a" {
 		t.Errorf("%d collisions, %d before", len(c.List), c.Before)
 	}
 	if n := len(j.Merges.Commits.List); n != 0 {

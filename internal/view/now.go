@@ -25,6 +25,14 @@ func (j *Job) InFlight() []Attempt {
 	return list
 }
 
+// Attempt returns the running attempt at the item with this index. It reports false if there is none.
+func (j *Job) Attempt(index int) (Attempt, bool) {
+	if a := j.running[index]; a != nil {
+		return *a, true
+	}
+	return Attempt{}, false
+}
+
 // AtWork returns the number of attempts that have begun and not ended, also of those that wait.
 func (j *Job) AtWork() int { return len(j.running) }
 
@@ -75,6 +83,17 @@ func (j *Job) Running(now time.Time) int {
 		n = min(n, slots)
 	}
 	return n
+}
+
+// Retrying returns the number of items that wait for another attempt.
+func (j *Job) Retrying() int { return len(j.waiting.due) }
+
+// Slots returns how many attempts may run at once; 0 while that is not known.
+func (j *Job) Slots() int {
+	if j.Limit != nil {
+		return j.Limit.Limit
+	}
+	return j.MaxParallel
 }
 
 // Waiting returns the number of items that wait for another attempt, for the next try of a step, or for a
@@ -195,8 +214,11 @@ func (j *Job) CountBreakers() map[string]map[BreakerState]int {
 	return counts
 }
 
-// Periods returns the periods in which breakers were not closed, in the order of their beginning.
-func (j *Job) Periods() []Period { return j.circuit.periods }
+// BreakerPeriods returns when breakers were open, and half-open, in the order of their beginning.
+func (j *Job) BreakerPeriods() []Period { return j.circuit.periods.list }
+
+// HoldPeriods returns when something held back starts, in the order of their beginning.
+func (j *Job) HoldPeriods() []Period { return j.holds.list }
 
 // dearestKept is the number of dearest items that are told.
 const dearestKept = 10

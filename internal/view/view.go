@@ -53,10 +53,10 @@ type Job struct {
 
 	waiting waiting
 	circuit circuit
-	pauses  pauses
 
-	// The records of what holds the job back, by the name of their events.Hold.
-	held map[string]events.Record
+	// The records of what holds the job back, by the name of their events.Hold, and when that was so.
+	held  map[string]events.Record
+	holds periods
 
 	// What the agents of each item have cost, by index. It is nil while no agent has ended.
 	costs map[int]*ItemCost
@@ -237,6 +237,9 @@ type Attempt struct {
 	Step string `json:"step,omitempty"`
 
 	Began time.Time `json:"-"`
+
+	// When a worker of a fleet began with it, as far as that is known.
+	Placed time.Time `json:"-"`
 
 	// When the next try of its step is due. It is zero while no step waits.
 	Due time.Time `json:"-"`

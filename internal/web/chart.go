@@ -11,6 +11,8 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/limit"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
@@ -66,13 +68,15 @@ func (p *plot) chart(height float64) chart {
 // x returns the x coordinate of a time on the axis.
 func (p *plot) x(t time.Duration) float64 { return width * float64(t) / float64(p.length) }
 
-// period returns how long something lasted that has not ended if to is zero, and its rectangle.
-func (p *plot) period(from, to time.Time, height float64, class string) (time.Duration, rect) {
-	begin, end := p.axis.at(from), p.length
-	if !to.IsZero() {
-		end = p.axis.at(to)
+// period returns how long something lasted, and its rectangle. Its tooltip is text and that time.
+func (p *plot) period(b view.Period, text, class string) (time.Duration, rect) {
+	begin, end := p.axis.at(b.Time), p.length
+	if !b.To.IsZero() {
+		end = p.axis.at(b.To)
 	}
-	return end - begin, rect{X: p.x(begin), W: max(p.x(end)-p.x(begin), 1), H: height, Class: class}
+	return end - begin, rect{
+		X: p.x(begin), W: max(p.x(end)-p.x(begin), 1), Class: class, Title: text + ", for " + exactly(end-begin),
+	}
 }
 
 // xOf returns the x coordinate of a column.
@@ -95,29 +99,28 @@ func (c *chart) curve(class string, p points) {
 // throughput draws how many attempts ended in each column, and how many items were waiting.
 func (p *plot) throughput() chart {
 	c := p.chart(120)
-	most, waiting := 1, 0
-	for _, col := range p.cols {
-		most = max(most, col.ended[succeeded]+col.ended[failed]+col.ended[retried])
-		waiting = max(waiting, col.waiting)
+	most, waiting := 1, slices.Max(p.waiting.most[:])
+	for _, ended := range p.ended {
+		most = max(most, ended[succeeded]+ended[failed]+ended[retried])
 	}
 	each := p.length / columns
 	var waits, rates points
-	for i, col := range p.cols {
+	for i, ended := range p.ended {
 		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", roughly(time.Duration(i)*each),
-			col.ended[succeeded], col.ended[failed], col.ended[retried])
+			ended[succeeded], ended[failed], ended[retried])
 		below := 0.0
 		for _, how := range []outcome{succeeded, failed, retried} {
-			if n := col.ended[how]; n > 0 {
+			if n := ended[how]; n > 0 {
 				h := c.Height / float64(most) * float64(n)
 				c.bar(i, below, h, classes[how].class, title)
 				below += h
 			}
 		}
 		if waiting > 0 {
-			waits.add(xOf(i), c.Height-c.Height*float64(col.waiting)/float64(waiting))
+			waits.add(xOf(i), c.Height-c.Height*p.waiting.most[i]/waiting)
 		}
-		if col.finished > 0 {
-			rates.add(xOf(i), c.Height-c.Height*float64(col.failedSoFar)/float64(col.finished))
+		if finished := p.finished.most[i]; finished > 0 {
+			rates.add(xOf(i), c.Height-c.Height*p.failed.most[i]/finished)
 		}
 	}
 	c.curve("waits", waits)
@@ -125,7 +128,7 @@ func (p *plot) throughput() chart {
 	c.Name = fmt.Sprintf("Finished attempts over time (max %d per %s)", most, roughly(each))
 	c.reaches(float64(most))
 	if waiting > 1 {
-		c.Labels = append(c.Labels, label{X: width + 3, Y: scaleHeight, Text: scaleText(float64(waiting))})
+		c.Labels = append(c.Labels, label{X: width + 3, Y: scaleHeight, Text: scaleText(waiting)})
 	}
 	return c
 }
@@ -156,6 +159,12 @@ type points []byte
 
 // add adds a corner, as the attribute points of an SVG polyline has it.
 func (p *points) add(x, y float64) { *p = fmt.Appendf(*p, "%.1f,%.1f ", x, y) }
+
+// step adds a level of a column.
+func (p *points) step(column int, y float64) {
+	p.add(xOf(column), y)
+	p.add(xOf(column+1), y)
+}
 
 // slots draws what each slot did: every attempt, or a summary if there are too many.
 func (p *plot) slots() chart {
@@ -191,7 +200,7 @@ func (p *plot) slots() chart {
 	}
 	for _, s := range p.spans {
 		if y, drawn := at[s.lane]; drawn {
-			c.Rects = append(c.Rects, p.attempt(s, y, row-1)...)
+			c.Rects = append(c.Rects, p.attempt(s, y, row-1))
 		}
 	}
 	c.Name = fmt.Sprintf("Slot usage over time (%d slots)", len(lanes))
@@ -201,21 +210,45 @@ func (p *plot) slots() chart {
 	return c
 }
 
-// background draws when something held back starts, agents waited for their plan, and breakers were not closed.
+// background draws when something held back starts, and when breakers were not closed.
 func (p *plot) background(height float64) (list []rect) {
-	for _, r := range p.bands {
-		r.H = height
+	holds := p.job.HoldPeriods()
+	for _, b := range holds[:min(len(holds), changesKept)] {
+		_, r := p.period(b, events.Say(b.Record).Clause(), "pause")
 		list = append(list, r)
 	}
-	for _, pause := range p.job.Pauses() {
-		list = append(list, p.pause(pause, height))
-	}
-	for _, period := range p.job.Periods() {
-		if period.Key == "" { // those of keys have a chart of their own
-			list = append(list, p.open(period, height))
+	for _, b := range p.job.BreakerPeriods() {
+		if _, t, _ := events.Transition(b.Event); t.Key == "" { // those of keys have a chart of their own
+			_, r := p.breaker(b)
+			list = append(list, r)
 		}
 	}
+	for i := range list {
+		list[i].H = height
+	}
 	return list
+}
+
+// hold is what has held back starts, maybe several times.
+type hold struct {
+	Text  string // what it said at first
+	Times int
+	Total time.Duration
+}
+
+// held sums up what held back starts, by what it said first.
+func (p *plot) held() map[string]*hold {
+	all := map[string]*hold{}
+	for _, b := range p.job.HoldPeriods() {
+		h, _ := events.HoldOf(b.Event)
+		if all[h.Name] == nil {
+			all[h.Name] = &hold{Text: events.Say(b.Record).Clause()}
+		}
+		long, _ := p.period(b, "", "")
+		all[h.Name].Times++
+		all[h.Name].Total += long
+	}
+	return all
 }
 
 // on says which worker of a fleet a slot is of, and nothing for one of this machine.
@@ -255,50 +288,30 @@ func (t *tally) text(node string) string {
 	return text
 }
 
-// pause draws a period in which agents waited for the limit of their plan.
-func (p *plot) pause(b view.Pause, height float64) rect {
-	long, r := p.period(b.From, b.To, height, "pause")
-	what := "limit"
-	if b.Scope != "" {
-		what = b.Scope + " limit"
-	}
-	r.Title = fmt.Sprintf("agents of %s waited %s for their %s: %s", b.Gate(), exactly(long), what, b.Error)
-	return r
-}
-
-// open draws a period in which a breaker was not closed.
-func (p *plot) open(b view.Period, height float64) rect {
+// breaker returns how long a breaker was not closed, and draws it.
+func (p *plot) breaker(b view.Period) (time.Duration, rect) {
+	scope, t, _ := events.Transition(b.Event)
 	what := "open"
-	if b.State == view.HalfOpen {
+	if t.To == limit.HalfOpen {
 		what = "half-open"
 	}
-	long, r := p.period(b.From, b.To, height, "breaker-"+what)
-	r.Title = fmt.Sprintf("breaker of %s%s %s for %s", b.Scope, term.Prefixed(", key ", b.Key), what, exactly(long))
-	return r
+	text := "breaker of " + scope + term.Prefixed(", key ", t.Key) + " " + what
+	return p.period(b, text, "breaker-"+what)
 }
 
-// attempt draws an attempt as a bar, and its waits for tries of steps as thinner bars on it.
-func (p *plot) attempt(s span, y, h float64) []rect {
+// attempt draws an attempt as a bar.
+func (p *plot) attempt(s span, y, h float64) rect {
 	how := classes[s.Outcome]
 	x := p.x(s.From)
 	wide := max(p.x(s.To)-x, 1)
 	if wide > 3 {
 		wide-- // so that it can be told apart from the next
 	}
-	list := []rect{{
+	return rect{
 		X: x, Y: y, W: wide, H: h, Class: how.class,
 		Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, s.lane.on(), how.word,
 			exactly(s.To-s.From)),
-	}}
-	for _, w := range s.Waits {
-		from, to := p.x(w.From), p.x(min(w.To, s.To))
-		list = append(list, rect{
-			X: from, Y: y + h/4, W: max(to-from, 0.5), H: h / 2, Class: "gap",
-			Title: fmt.Sprintf("%s waiting %s to retry a step", s.ItemID,
-				exactly(w.To-w.From)),
-		})
 	}
-	return list
 }
 
 // summed draws the summary of a lane: how busy it was, and from the bottom the share of failed attempts.

@@ -60,9 +60,9 @@ func draw(records iter.Seq2[events.Record, error], now time.Time, kept bounds) (
 	}
 	p.finish(!now.IsZero())
 	job := p.job
-	breakers, more := p.breakers(job.Periods())
+	breakers, more := p.breakers()
 	return job, charts{
-		Busy: p.busy(), Held: p.held, Rates: strings.Join(p.limits.rates, ", "), Breakers: breakers, Shut: more,
+		Busy: p.busy(), Held: p.held(), Rates: strings.Join(p.rates, ", "), Breakers: breakers, Shut: more,
 		Merges:     mergesOf(job, p, kept.rows),
 		Throughput: p.throughput(), Slots: p.slots(), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()),
 		Durations: &job.Durations,

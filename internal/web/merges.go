@@ -3,15 +3,16 @@ package web
 import (
 	"fmt"
 	"slices"
+	"time"
 
+	"prodigy/internal/check"
+	"prodigy/internal/events"
 	"prodigy/internal/view"
 )
 
 // merges is what the page shows of the merge queue of a job with workspaces.
 type merges struct {
 	Queue      chart
-	SummedUp   bool // there are too many merges to draw each one
-	Verified   bool // there is a row of the runs of verify
 	Collisions []collision
 	Left       int // earlier collisions, that are not listed
 	Verifies   []view.Verify
@@ -38,44 +39,44 @@ const (
 	depthHeight = 60.0
 )
 
-// mergeQueue draws the merge queue.
+// mergeQueue draws the merge queue, with the newest merges and runs of verify.
 func (p *plot) mergeQueue() chart {
-	q := &p.queue
-	tracks := []*track{&q.merger}
-	if len(q.verify.bars) > 0 {
-		tracks = append(tracks, &q.verify)
+	m := &p.job.Merges
+	c := p.chart(2*trackHeight + depthHeight)
+	bar := func(row int, from, to time.Time, class, title string) {
+		x := p.x(p.axis.at(from))
+		c.Rects = append(c.Rects, rect{
+			X: x, Y: trackHeight * float64(row), W: max(p.x(p.axis.at(to))-x, 2), H: trackHeight - 1, Class: class,
+			Title: title,
+		})
 	}
-	top := trackHeight * float64(len(tracks))
-	c := p.chart(top + depthHeight)
-	for i, t := range tracks {
-		y := trackHeight * float64(i)
-		if p.tooMany() {
-			c.Rects = append(c.Rects, p.summed(t.cells, y, trackHeight-1)...)
-			continue
-		}
-		for _, b := range t.bars {
-			x := p.x(b.From)
-			c.Rects = append(c.Rects, rect{
-				X: x, Y: y, W: max(p.x(b.To)-x, 2), H: trackHeight - 1, Class: b.Class,
-				Title: b.Title,
-			})
+	for _, one := range m.Commits.List {
+		if one.ItemID != "" {
+			bar(0, one.Time, one.Time, "ok", one.ItemID+" merged as "+one.Short())
 		}
 	}
-	most := max(slices.Max(q.depths[:]), 1)
+	for _, one := range m.Collisions.List {
+		paths := check.Each(one.Conflicts, func(c events.Conflict) string { return c.Path })
+		bar(0, one.Time, one.Time, "bad", one.ItemID+": conflict in "+namesOf(paths))
+	}
+	for _, v := range m.Verifies.List {
+		class, how := "ok", " passed"
+		if !v.Passed {
+			class, how = "bad", " failed in "+v.Step+": "+cut(v.Error, itemShown)
+		}
+		bar(1, v.Began, v.Began.Add(v.Duration), class, "verify of "+namesOf(v.ItemIDs)+how+" after "+exactly(v.Duration))
+	}
+	if v := m.Verifying; v != nil {
+		bar(1, v.Began, p.job.Last, "unended", "verify of "+namesOf(v.ItemIDs))
+	}
+	most := max(slices.Max(p.merging.most[:]), 1)
 	var depth points
-	for i, n := range q.depths {
-		y := top + depthHeight - (depthHeight-4)*float64(n)/float64(most)
-		depth.add(xOf(i), y)
-		depth.add(xOf(i+1), y)
+	for i, n := range p.merging.most {
+		depth.step(i, c.Height-(depthHeight-4)*n/most)
 	}
 	c.curve("waits", depth)
-	c.Name = fmt.Sprintf("Merge queue over time (max %d waiting)", most)
+	c.Name = fmt.Sprintf("Merge queue over time (max %.0f waiting)", most)
 	return c
-}
-
-// tooMany reports whether there are too many merges to draw each one.
-func (p *plot) tooMany() bool {
-	return len(p.queue.merger.bars) > p.kept.spans || len(p.queue.verify.bars) > p.kept.spans
 }
 
 // mergesOf returns what is shown of the merge queue, with at most so many rows in each table; nil if the job
@@ -84,7 +85,7 @@ func mergesOf(j *view.Job, p *plot, rows int) *merges {
 	if j.Base == "" {
 		return nil
 	}
-	m := &merges{Queue: p.mergeQueue(), SummedUp: p.tooMany(), Verified: len(p.queue.verify.bars) > 0}
+	m := &merges{Queue: p.mergeQueue()}
 	list, left := newest(j.Merges.Collisions, rows)
 	m.Left = left
 	for _, c := range list {

@@ -1,13 +1,15 @@
 package web
 
 import (
+	"slices"
 	"time"
 
+	"prodigy/internal/events"
 	"prodigy/internal/view"
 )
 
 const (
-	columns   = 160 // of the chart over time
+	columns   = 160 // of the charts over time
 	laneCells = 400 // at most, of a lane
 	lanesKept = 512 // slots that are drawn
 )
@@ -42,6 +44,22 @@ const (
 	unended // running now
 )
 
+// outcomes are those of the ends of attempts. One that is not here, such as a reused result, had no attempt.
+var outcomes = map[events.How]outcome{
+	events.Succeeded: succeeded, events.Failed: failed, events.Stopped: stopped, events.Lost: lost,
+}
+
+// classes are the CSS classes of attempts by outcome, and the words for tooltips.
+var classes = [...]struct{ class, word string }{
+	succeeded: {"ok", "succeeded"},
+	retried:   {"again", "failed (retried)"},
+	failed:    {"bad", "failed"},
+	stopped:   {"stopped", "interrupted, or running when prodigy crashed"},
+	lost:      {"stopped", "lost with its worker"},
+
+	unended: {"unended", "is running"},
+}
+
 // span is an attempt in its slot, on the axis of the job.
 type span struct {
 	From, To time.Duration
@@ -49,13 +67,6 @@ type span struct {
 	Outcome  outcome
 	ItemID   string
 	Number   int
-	Waits    []wait
-
-	// It was given to a fleet.
-	fleet bool
-
-	// No worker of the fleet has it yet, and it does not count as running.
-	awaits bool
 }
 
 // lane is a slot. On a fleet it is one of a worker; slot 0 is that of attempts of which only the worker is known.
@@ -72,18 +83,21 @@ type tally struct {
 	host string
 }
 
-// wait is a time in which an attempt waited for the next try of a step.
-type wait struct{ From, To time.Duration }
+// series is a number that changes over the columns.
+type series struct {
+	most [columns]float64 // in each column
+	at   int              // the column of the last change
+	now  float64          // since then
+}
 
-// column counts what happened in one of the equal parts of the axis.
-type column struct {
-	// The attempts that ended in the column, by outcome.
-	ended [unended + 1]int
-
-	// The number of items that waited for their next attempt, at most.
-	waiting int
-
-	finished, failedSoFar int // items, up to its end
+// set notes that the number is n from a moment in a column on. Until then it was as it was set last.
+func (s *series) set(column int, n float64) {
+	for s.at < column {
+		s.at++
+		s.most[s.at] = s.now
+	}
+	s.now = n
+	s.most[column] = max(s.most[column], n)
 }
 
 // cell is what a slot did in one of the equal parts of the axis.
@@ -104,8 +118,17 @@ type plot struct {
 	// The length of the axis, at least a millisecond.
 	length time.Duration
 
-	cols [columns]column
 	kept bounds
+
+	// The attempts that ended in each column, by outcome, and the number of those that started.
+	ended  [columns][unended + 1]int
+	starts [columns]int
+
+	// Items: those that wait for their next attempt or to be merged, those with an outcome, and the failed ones of these.
+	waiting, merging, finished, failed series
+
+	// Attempts at a time, how many there may be, and how many may start in a second; 0 if nothing limits that.
+	running, allowed, rate series
 
 	// The attempts that have ended. It is nil once there are more than are drawn individually.
 	spans []span
@@ -113,55 +136,164 @@ type plot struct {
 	// There are too many attempts to draw each one.
 	many bool
 
-	// What each slot did, in cells.
+	// What each slot did, in cells, of which each has width.
 	lanes map[lane][]cell
+	width int
 
 	// The workers of a fleet, by name. It is empty if the job runs on this machine.
 	nodes map[string]*tally
 
-	// The number of cells of a lane.
-	width int
+	// The rates of the workflow in words, also those that are drawn nowhere.
+	rates []string
 
-	// The running attempts, by item index, and the same by item id.
-	runs map[int]*span
-
-	byID map[string]*span
-
-	// Since when items wait for their next attempt, by index.
-	waiting map[int]time.Duration
-
-	// By how much the number of waiting items changes at the beginning of each column. A wait is counted once it
-	// ends.
-	changes [columns + 1]int
-
-	queue  queue
-	limits limits
-
-	// What holds back starts, by its name, and what did so before.
-	holding map[string]change
-	held    map[string]*hold
-
-	// The times in which something held back starts, of all heights.
-	bands []rect
-}
-
-// hold is what has held back starts, maybe several times.
-type hold struct {
-	Text  string // what it said at first
-	Times int
-	Total time.Duration
+	// The records that changed a limit.
+	changes []events.Record
 }
 
 // newPlot returns an empty plot for a job with this number of slots.
 func newPlot(a *axis, workers int, kept bounds) *plot {
-	p := &plot{
+	return &plot{
 		job: view.New(), axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{},
-		nodes: map[string]*tally{}, runs: map[int]*span{}, byID: map[string]*span{},
-		waiting: map[int]time.Duration{}, holding: map[string]change{}, held: map[string]*hold{},
-		width: min(laneCells, max(kept.cells/max(workers, 1), 40)),
+		nodes: map[string]*tally{}, width: min(laneCells, max(kept.cells/max(workers, 1), 40)),
 	}
-	p.queue.merger.cells, p.queue.verify.cells = make([]cell, p.width), make([]cell, p.width)
-	return p
+}
+
+const (
+	ratesKept   = 20  // of the workflows of a job, that are written out
+	changesKept = 200 // changes, and times without starts, that are drawn
+)
+
+// see takes the next record.
+func (p *plot) see(r events.Record) {
+	now := p.axis.at(r.Time)
+	column := p.part(now, columns)
+	end, ends := events.EndOf(r.Event)
+	attempt, ran := p.job.Attempt(end.Index)
+	var all []view.Attempt // that may end with their run
+	_, resumed := r.Event.(events.JobResumed)
+	if _, over := events.RunEndOf(r.Event); over || resumed {
+		all = p.job.InFlight()
+	}
+	p.job.Apply(r)
+	switch r.Event.(type) {
+	case events.JobStarted, events.JobResumed:
+		for _, rate := range p.job.Rates {
+			if words := rate.Words(); len(p.rates) < ratesKept && !slices.Contains(p.rates, words) {
+				p.rates = append(p.rates, words)
+			}
+		}
+	case events.ScaleRequested, events.ConcurrencyChanged:
+		if len(p.changes) < changesKept {
+			p.changes = append(p.changes, r)
+		}
+	case events.AgentStarted, events.StepRetried:
+		p.starts[column]++
+	}
+	if how, known := outcomes[end.How]; ends && known {
+		if how == failed && !end.Settles {
+			how = retried
+		}
+		p.ended[column][how]++
+		if ran {
+			p.close(attempt, end, now, how)
+		}
+	}
+	for _, a := range all {
+		if p.job.StatusOf(a.Index) != view.InFlight {
+			p.close(a, events.End{}, now, stopped)
+		}
+	}
+	p.count(column)
+}
+
+// count notes how many there are of all by now.
+func (p *plot) count(column int) {
+	j := p.job
+	running, slots := j.AtWork(), j.Slots()
+	if slots == 0 {
+		slots = running // those of a fleet are not known yet
+	}
+	p.running.set(column, float64(min(running, slots)))
+	p.allowed.set(column, float64(slots))
+	p.waiting.set(column, float64(j.Retrying()))
+	p.merging.set(column, float64(j.Unmerged()))
+	p.finished.set(column, float64(j.Counts.Finished()))
+	p.failed.set(column, float64(j.Counts.Failed))
+	rate := 0.0
+	for _, r := range j.Rates {
+		if r.Step == "" && r.Per == "" {
+			rate = r.PerSecond
+		}
+	}
+	if j.Limit != nil && j.Limit.Rate > 0 && (rate == 0 || j.Limit.Rate < rate) {
+		rate = j.Limit.Rate
+	}
+	p.rate.set(column, rate)
+}
+
+// close draws an attempt that is over, or goes on at the end of the log. One that ends soon is placed nowhere before.
+func (p *plot) close(a view.Attempt, end events.End, now time.Duration, o outcome) {
+	place := a.Place
+	if end.Node != "" && (place.Node == "" || !end.How.GivenBack()) {
+		place = end.Place
+	}
+	s := span{
+		From: max(p.axis.at(a.Began), p.axis.at(a.Placed)), To: now, lane: lane{place.Node, place.Slot}, Outcome: o,
+		ItemID: a.ItemID, Number: a.Number,
+	}
+	if end.Took > 0 {
+		s.From = max(s.From, now-end.Took)
+	}
+	switch {
+	case place.Node != "":
+		t := p.nodes[place.Node]
+		if t == nil {
+			t = new(tally)
+			p.nodes[place.Node] = t
+		}
+		t.add(o, place.Host)
+	case a.Fleet:
+		return // it never came to a worker
+	default:
+		s.lane.slot = a.Worker
+	}
+	if p.lanes[s.lane] == nil && len(p.lanes) < lanesKept {
+		p.lanes[s.lane] = make([]cell, p.width)
+	}
+	if cells := p.lanes[s.lane]; cells != nil {
+		p.fillCells(cells, s.From, s.To, o == failed || o == retried || o == lost)
+	}
+	if p.many = p.many || len(p.spans) == p.kept.spans; p.many {
+		p.spans = nil
+		return
+	}
+	p.spans = append(p.spans, s)
+}
+
+// add counts an attempt of a worker, whose machine is known if host is not empty.
+func (t *tally) add(o outcome, host string) {
+	t.attempts++
+	switch o {
+	case lost:
+		t.lost++
+	case stopped:
+		t.back++
+	}
+	if host != "" {
+		t.host = host
+	}
+}
+
+// finish ends what has no end in the log. Running says that the job goes on.
+func (p *plot) finish(running bool) {
+	how := stopped
+	if running {
+		how = unended
+	}
+	for _, a := range p.job.InFlight() {
+		p.close(a, events.End{}, p.length, how)
+	}
+	p.count(columns - 1)
 }
 
 // fillCells adds something that took time, and has failed if bad, to the parts of the axis.
@@ -181,90 +313,4 @@ func (p *plot) fillCells(lane []cell, start, end time.Duration, bad bool) {
 // part returns the index of the part that t lies in, of n equal parts of the axis.
 func (p *plot) part(t time.Duration, n int) int {
 	return int(min(max(float64(t)/float64(p.length), 0)*float64(n), float64(n-1)))
-}
-
-// bar is a rectangle of a track.
-type bar struct {
-	From, To time.Duration
-	Class    string
-	Title    string
-}
-
-// track is a row of bars, of one who does one thing after another.
-type track struct {
-	bars []bar
-
-	// What was done in each of the equal parts of the axis.
-	cells []cell
-}
-
-// queue collects what is drawn of the merge queue.
-type queue struct {
-	merger, verify track
-
-	// The most items that waited in each column.
-	depths [columns]int
-
-	// How many items have waited since the last change.
-	depth int
-
-	// The column of the last change.
-	last int
-}
-
-// limits are how many agents ran at once and how often they started, and what limited both.
-type limits struct {
-	cols [columns]limitColumn
-
-	// The column of the last record.
-	filled int
-
-	running int
-
-	// How many attempts may run at a time; 0 while the slots of a fleet are not known.
-	slots int
-
-	// Starts in a second that are allowed, whatever their keys are; 0 if there is no limit, or the log does not
-	// have it.
-	rate float64
-
-	// The rate of the adaptive limit.
-	adapts float64
-
-	// The rate of the workflow, for agents of all keys.
-	fixed float64
-
-	// All rates of the workflow in words, also those that are drawn nowhere.
-	rates []string
-
-	changes []change
-
-	// Starts take turns, so that their rate is worth a chart.
-	turns bool
-
-	// The job adapts its concurrency, and has changed it.
-	adapted bool
-}
-
-// limitColumn is one of the equal parts of the axis.
-type limitColumn struct {
-	running, slots, starts int // running, and slots: the most of them
-	rate                   float64
-}
-
-// change is a change of a limit, and why.
-type change struct {
-	at   time.Duration
-	text string
-}
-
-// classes are the CSS classes of attempts by outcome, and the words for tooltips.
-var classes = [...]struct{ class, word string }{
-	succeeded: {"ok", "succeeded"},
-	retried:   {"again", "failed (retried)"},
-	failed:    {"bad", "failed"},
-	stopped:   {"stopped", "interrupted, or running when prodigy crashed"},
-	lost:      {"stopped", "lost with its worker"},
-
-	unended: {"unended", "is running"},
 }

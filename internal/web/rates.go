@@ -11,51 +11,50 @@ import (
 )
 
 // busy draws how many slots were busy, and what held back starts. A second chart has how often agents started, of a job
-// whose limits changed or whose starts had turns.
+// with rates or whose limits changed.
 func (p *plot) busy() []chart {
-	l := &p.limits
-	p.goTo(columns - 1)
 	each := p.length / columns
-	atOnce, starts := p.chart(90), p.chart(90)
-	most, fastest := 1, 0.1
-	perSecond := func(c limitColumn) float64 { return float64(c.starts) / max(each.Seconds(), 1e-6) }
-	for _, c := range l.cols {
-		most, fastest = max(most, c.running, c.slots), max(fastest, perSecond(c), c.rate)
+	perSecond := func(column int) float64 { return float64(p.starts[column]) / max(each.Seconds(), 1e-6) }
+	most, fastest := max(1, slices.Max(p.allowed.most[:])), max(0.1, slices.Max(p.rate.most[:]))
+	for i := range columns {
+		fastest = max(fastest, perSecond(i))
 	}
+	atOnce, starts := p.chart(90), p.chart(90)
 	atOnce.Rects = p.background(atOnce.Height)
-	run, start := atOnce.Height/float64(most), starts.Height/fastest // the heights of one
+	run, start := atOnce.Height/most, starts.Height/fastest // the heights of one
 	var slots, rates points
-	for i, c := range l.cols {
+	for i := range columns {
 		after := "after " + roughly(time.Duration(i)*each)
-		if c.running > 0 {
-			atOnce.bar(i, 0, run*float64(c.running), "ok",
-				fmt.Sprintf("%s: %d of %d at once", after, c.running, c.slots))
+		if n := p.running.most[i]; n > 0 {
+			atOnce.bar(i, 0, run*n, "ok", fmt.Sprintf("%s: %.0f of %.0f at once", after, n, p.allowed.most[i]))
 		}
-		if c.starts > 0 {
-			title := fmt.Sprintf("%s: %.3g starts in a second", after, perSecond(c))
-			if c.rate > 0 {
-				title += fmt.Sprintf(", %.3g allowed", c.rate)
+		rate := p.rate.most[i]
+		if p.starts[i] > 0 {
+			title := fmt.Sprintf("%s: %.3g starts in a second", after, perSecond(i))
+			if rate > 0 {
+				title += fmt.Sprintf(", %.3g allowed", rate)
 			}
-			starts.bar(i, 0, start*perSecond(c), "ok", title)
+			starts.bar(i, 0, start*perSecond(i), "ok", title)
 		}
-		slots.add(xOf(i), atOnce.Height-run*float64(c.slots))
-		slots.add(xOf(i+1), atOnce.Height-run*float64(c.slots))
-		if c.rate > 0 {
-			rates.add(xOf(i), starts.Height-start*c.rate)
+		slots.step(i, atOnce.Height-run*p.allowed.most[i])
+		if rate > 0 {
+			rates.add(xOf(i), starts.Height-start*rate)
 		}
 	}
 	atOnce.curve("waits", slots)
 	starts.curve("waits", rates)
-	for _, c := range l.changes {
+	for _, r := range p.changes {
+		at := p.axis.at(r.Time)
 		atOnce.Rects = append(atOnce.Rects, rect{
-			X: p.x(c.at), W: 3, H: atOnce.Height, Class: "change", Title: "after " + roughly(c.at) + ": " + c.text,
+			X: p.x(at), W: 3, H: atOnce.Height, Class: "change",
+			Title: "after " + roughly(at) + ": " + events.Say(r).Clause(),
 		})
 	}
-	atOnce.Name = fmt.Sprintf("Busy slots and their limit over time (max %d)", most)
+	atOnce.Name = fmt.Sprintf("Busy slots and their limit over time (max %.0f)", most)
 	starts.Name = fmt.Sprintf("Starts per second over time (max %.3g)", fastest)
-	atOnce.reaches(float64(most))
+	atOnce.reaches(most)
 	starts.reaches(fastest)
-	if len(l.changes) == 0 && !l.turns {
+	if len(p.changes) == 0 && len(p.rates) == 0 {
 		return []chart{atOnce}
 	}
 	return []chart{atOnce, starts}
@@ -66,14 +65,19 @@ const breakersDrawn = 40
 
 // breakers draws when breakers were not closed, each in a row: those that were so the longest. It returns nil
 // if only breakers without keys were, which the chart of the slots shows.
-func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
+func (p *plot) breakers() (c *chart, more int) {
 	type id struct{ scope, key string }
+	idOf := func(b view.Period) id {
+		scope, t, _ := events.Transition(b.Event)
+		return id{scope, t.Key}
+	}
 	long := map[id]time.Duration{}
 	keyed := false
-	for _, b := range periods {
-		keyed = keyed || b.Key != ""
-		lasted, _ := p.period(b.From, b.To, 0, "")
-		long[id{b.Scope, b.Key}] += lasted
+	for _, b := range p.job.BreakerPeriods() {
+		one := idOf(b)
+		keyed = keyed || one.key != ""
+		lasted, _ := p.breaker(b)
+		long[one] += lasted
 	}
 	if !keyed {
 		return nil, 0
@@ -103,10 +107,10 @@ func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
 			Text: name + ", " + exactly(long[one]),
 		})
 	}
-	for _, b := range periods {
-		if y, drawn := at[id{b.Scope, b.Key}]; drawn {
-			r := p.open(b, row-2)
-			r.Y = y
+	for _, b := range p.job.BreakerPeriods() {
+		if y, drawn := at[idOf(b)]; drawn {
+			_, r := p.breaker(b)
+			r.Y, r.H = y, row-2
 			c.Rects = append(c.Rects, r)
 		}
 	}

@@ -89,6 +89,22 @@ func (r *report) Groups() []view.FailureGroup {
 	return all[:min(len(all), groupsListed)]
 }
 
+// pause is a time in which agents waited for the limit of their plan.
+type pause struct {
+	view.Period
+	events.QuotaPaused
+}
+
+// Pauses returns the pauses of agents.
+func (r *report) Pauses() (list []pause) {
+	for _, p := range r.Job.HoldPeriods() {
+		if e, ok := p.Event.(events.QuotaPaused); ok {
+			list = append(list, pause{p, e})
+		}
+	}
+	return list
+}
+
 // Slot names the slot of an attempt: on a fleet, that of the worker which ran it.
 func (r *report) Slot(a view.Attempt) string {
 	switch {
