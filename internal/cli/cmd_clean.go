@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,14 +43,6 @@ Running jobs are never removed.`,
 		Args:              atMost(1),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && args[0] == "all" {
-				return usagef("to include jobs of all directories, use --all")
-			}
-			if len(args) == 1 && slices.Contains(strings.Fields("worktrees sessions logs state events dlq"),
-				args[0]) {
-				return usagef("cannot remove %q alone: prodigy clean removes whole jobs, prodigy events clean "+
-					"their events, and prodigy dlq clear dead letters", args[0])
-			}
 			var err error
 			if o.jobID, err = jobNamed(cmd, args); err != nil {
 				return err

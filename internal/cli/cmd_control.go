@@ -2,13 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -81,7 +79,7 @@ func endsRun(verb job.Verb) bool { return verb == job.Drain || verb == job.Cance
 
 // newScaleCommand returns the command that sets the slots of a running job, or changes them by a number with a sign.
 func newScaleCommand(con *console) *cobra.Command {
-	cmd := onJobAnd("slots", &cobra.Command{
+	return onJobAnd("slots", &cobra.Command{
 		Use:   "scale [job] <slots>",
 		Short: "Change the number of slots of a running job",
 		Long: `Change the number of slots of a running job, to a number or by +N/-N. Running items are not
@@ -103,14 +101,6 @@ interrupted. The number survives a resume, unless --max-parallel is given.`,
 		}
 		return steer(ctx, con, place, r, false)
 	})
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok &&
-			strings.Trim(unknown.GetSpecifiedName(), "0123456789") == "" {
-			return usagef("to pass a negative number, put -- before it: prodigy scale -- -2")
-		}
-		return wrongFlag(cmd, err)
-	})
-	return cmd
 }
 
 // newSkipCommand returns the command that skips items, of a running job at once and of a stopped one at its resume.

@@ -62,7 +62,6 @@ type analysis struct {
 // typeGroup is a group of dead letters with one error type.
 type typeGroup struct {
 	dlq.Group
-	// SuggestedAction names only settings that the workflow has.
 	SuggestedAction string `json:"suggested_action,omitempty"`
 }
 
@@ -94,9 +93,8 @@ func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
 		JobID: job.ID, Total: counts.Total, BySignature: groups.BySignature(), ByType: []typeGroup{},
 		ByHour: groups.ByHour(),
 	}
-	w := recordedOrNil(job) // without it there is less advice
 	for _, g := range groups.ByType() {
-		a.ByType = append(a.ByType, typeGroup{g, suggestion(retry.Type(g.Type), w)})
+		a.ByType = append(a.ByType, typeGroup{g, suggestions[retry.Type(g.Type)]})
 	}
 	switch {
 	case o.export != "":
@@ -163,7 +161,7 @@ func (a analysis) print(con *console) error {
 	printGroups(l.W, types, func(g dlq.Group) string { return g.Type })
 	for _, g := range a.ByType {
 		if g.SuggestedAction != "" {
-			l.Printf("%s: %s", g.Type, term.Visible(g.SuggestedAction))
+			l.Printf("%s: %s", g.Type, g.SuggestedAction)
 		}
 	}
 	l.Print("\nBy hour of the last attempt:")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
@@ -57,14 +55,9 @@ print it unchanged.
 
 The workflow key outputs sets how much is kept.`,
 		Example: "  prodigy logs -f\n  prodigy logs latest item_17 --stderr\n  prodigy logs --failed --step build",
-		PreRunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if latest && cmd.Flags().Changed("job-id") {
 				return usagef("job given twice: --latest, and --job-id %s", jobByFlags(cmd).id)
-			}
-			if last := len(args) - 1; cmd.Flags().Changed("tail") && last >= 0 &&
-				strings.Trim(args[last], "0123456789") == "" {
-				return usagef("--tail takes no number: it follows new output, like -f; for the last lines use "+
-					"prodigy logs | tail -n %s", args[last])
 			}
 			return nil
 		},
@@ -175,35 +168,15 @@ func (o logsOptions) printEntries(con *console, job jobs.Job, entries iter.Seq2[
 	return p.Print(entries)
 }
 
-// mistaken returns an error if the job has never had what the flags ask for, with what it has.
+// mistaken returns an error if the workflow of the job does not have the step that is asked for.
 func (o logsOptions) mistaken(job jobs.Job) error {
-	if w := recordedOrNil(job); w != nil && o.query.Step != "" {
-		steps := stepLabels(w)
-		if step := o.query.Step; !slices.Contains(steps, step[strings.LastIndex(step, "/")+1:]) {
-			return refusef("job %s has no step %q; steps: %s", job.ID, o.query.Step, strings.Join(steps, ", "))
-		}
-	}
-	if o.query.Attempt == 0 {
+	w := recordedOrNil(job)
+	if w == nil || o.query.Step == "" {
 		return nil
 	}
-	most := 0
-	for r, err := range events.Read(job.EventsDir()) {
-		if err != nil {
-			return nil // those who read the log say so
-		}
-		if about := events.Subject(r.Event); about == "" || o.query.ItemID != "" && about != o.query.ItemID {
-			continue
-		}
-		switch e := r.Event.(type) {
-		case events.AgentStarted:
-			most = max(most, e.Attempt)
-		case events.AgentDuplicated:
-			most = max(most, e.Attempt)
-		}
-	}
-	if o.query.Attempt > most {
-		return refusef("job %s has no attempt %d of %s; attempts: %d", job.ID, o.query.Attempt,
-			cmp.Or(o.query.ItemID, "any item"), most)
+	steps := stepLabels(w)
+	if step := o.query.Step; !slices.Contains(steps, step[strings.LastIndex(step, "/")+1:]) {
+		return refusef("job %s has no step %q; steps: %s", job.ID, o.query.Step, strings.Join(steps, ", "))
 	}
 	return nil
 }

@@ -93,6 +93,6 @@ func reportSource(place jobs.Job, s job.Summary, names *items.StoredLabels) web.
 			q.Render = render
 			return outputs.LastLines(place.OutputsDir(), q, linesInReport)
 		},
-		Named: names.Label, Advice: adviceOf(s.Metrics.FailurePatterns, recordedOrNil(place)),
+		Named: names.Label, Advice: adviceOf(s),
 	}
 }

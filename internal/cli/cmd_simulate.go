@@ -85,11 +85,6 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
-			for _, f := range notSimulated {
-				if cmd.Flags().Changed(f.name) {
-					return refusef("--%s: %s", f.name, f.instead)
-				}
-			}
 			return runSimulate(cmd.Context(), con, o)
 		},
 	}
@@ -123,18 +118,7 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
 	f.StringVar(&o.keep, "keep", "",
 		"keep the job's files in this directory, for report, events and dlq")
 	_ = cmd.MarkFlagDirname("keep")
-	for _, other := range notSimulated {
-		f.String(other.name, "", other.instead)
-		_ = f.MarkHidden(other.name)
-	}
 	return cmd
-}
-
-// notSimulated are options of run that are about other jobs and machines, with what to do instead.
-var notSimulated = [...]struct{ name, instead string }{
-	{"fleet", "fleets are not simulated; set the number of slots with --max-parallel"},
-	{"pool", "shared pools are not simulated; set the number of free slots with --max-parallel"},
-	{"since", "reuse is not simulated; pass the changed items with --items FILE"},
 }
 
 // simulation is what simulate --json prints.
@@ -156,7 +140,7 @@ func runSimulate(ctx context.Context, con *console, o simulateOptions) error {
 		return err
 	}
 	defer cleanup()
-	return o.run(ctx, con, job)
+	return untilSignal(ctx, func(ctx context.Context) error { return o.run(ctx, con, job) })
 }
 
 // prepare checks the workflow, and returns the job that is simulated. Cleanup removes its files, unless they are kept.
@@ -216,9 +200,6 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 			tally.Apply(r)
 		}
 	}
-	stop, stopListening := stoppedBySignal()
-	defer stopListening()
-	job.Stop = stop
 	began := time.Now()
 	result, err := simulate.Run(ctx, job)
 	took := time.Since(began)
@@ -229,9 +210,7 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 		Result: result, job: tally.Job, workflow: job.Workflow,
 		labels: con.labelsOfRun(result.Job, job.Workflow),
 	}
-	if reason := stop.Load(); reason != nil {
-		end.stop, _ = errors.AsType[*signalError](*reason)
-	}
+	end.stop, _ = errors.AsType[*signalError](context.Cause(ctx))
 	code := resultCode(result, end.stop, o.partialOK)
 	if err != nil {
 		code = exitCode(err)

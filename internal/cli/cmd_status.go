@@ -328,7 +328,7 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	}
 	printSlowest(l, j.Slowest, d.label)
 	d.printSpent(l, j)
-	for _, line := range adviceOf(m.FailurePatterns, d.recorded) {
+	for _, line := range adviceOf(d.summary) {
 		l.Print(line)
 	}
 }

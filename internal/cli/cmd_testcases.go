@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,22 +72,21 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	if err != nil {
 		return err
 	}
-	stop, stopListening := stoppedBySignal()
-	defer stopListening()
 	var all []web.TestCase
 	broken := false
-	for _, file := range files {
-		results, err := o.testFile(ctx, con, file, chosen, stop)
-		all = append(all, results...)
-		if reason := stop.Load(); reason != nil {
-			if by, ok := errors.AsType[*signalError](*reason); ok {
-				return status(by.exitCode())
+	err = untilSignal(ctx, func(ctx context.Context) error {
+		for _, file := range files {
+			results, err := o.testFile(ctx, con, file, chosen)
+			all = append(all, results...)
+			if err != nil {
+				broken = true
+				explain(con.say(), nil, err)
 			}
 		}
-		if err != nil {
-			broken = true
-			explain(con.say(), nil, err)
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	failed := 0
 	for _, r := range all {
@@ -165,7 +163,7 @@ func isTestFile(path string) bool {
 }
 
 // testFile runs the chosen cases of a file.
-func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp, stop *atomic.Pointer[error]) ([]web.TestCase, error) {
+func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp) ([]web.TestCase, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, refusef("%w", err)
@@ -185,8 +183,8 @@ func (o testOptions) testFile(ctx context.Context, con *console, file string, ch
 		if !chosen.MatchString(c.Name) {
 			continue
 		}
-		r, err := testCase(ctx, con, path, file, c, stop)
-		if err != nil || stop.Load() != nil {
+		r, err := testCase(ctx, con, path, file, c)
+		if err != nil || ctx.Err() != nil {
 			return results, err
 		}
 		results = append(results, r)
@@ -198,7 +196,7 @@ func (o testOptions) testFile(ctx context.Context, con *console, file string, ch
 }
 
 // testCase simulates the job of one case. The error says that there can be none.
-func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case, stop *atomic.Pointer[error]) (web.TestCase, error) {
+func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case) (web.TestCase, error) {
 	restore, err := setEnviron(c.Env.Assignments())
 	if err != nil {
 		return web.TestCase{}, err
@@ -229,7 +227,6 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	var seen simulate.Observer
 	var broken error
 	tally := simulate.NewTally()
-	job.Stop = stop
 	job.Observe = func(records []events.Record) {
 		for _, r := range records {
 			tally.Apply(r)

@@ -142,9 +142,7 @@ func servePages(ctx context.Context, listener net.Listener, o uiOptions, hosts [
 		Limits: web.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
 		ReadOnly: o.readOnly, Dirs: o.all, Data: web.Data{
 			Jobs: home.List, Find: home.Find, Summary: job.Summarize, Explain: explainItem, Items: itemsShown,
-			Report: makeReport, Advice: func(s job.Summary) []string {
-				return adviceOf(s.Metrics.FailurePatterns, recordedOrNil(s.Job))
-			},
+			Report: makeReport, Advice: adviceOf,
 			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) web.Labels { return labelsInStore(j) },
 			Start: func(j jobs.Job, a web.Action) error { return startCommand(&commands, home, j, a) },
 		},
@@ -212,11 +210,7 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a web.Action)
 	args := a.Command(job.ID)
 	shown := append([]string{"prodigy"}, args...)
 	if a.Kind.Continues() {
-		flags, err := continuing(job, meta, shown)
-		if err != nil {
-			return err
-		}
-		for _, f := range flags {
+		for _, f := range lastFleet(job, meta) {
 			args, shown = append(args, f.words()...), append(shown, f.shown().words()...)
 		}
 	}

@@ -13,9 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
-
-	"github.com/rs/zerolog"
 
 	"prodigy/internal/check"
 	"prodigy/internal/fleet"
@@ -164,47 +161,6 @@ func utf8Locale(getenv func(string) string) bool {
 
 // colours reports whether output on err is coloured.
 func (c *console) colours() bool { return !c.plain && !c.noColor }
-
-// logger returns the log for people that writes to w.
-func (c *console) logger(w io.Writer) zerolog.Logger {
-	lines := zerolog.ConsoleWriter{Out: foldingWriter{w, c}, NoColor: true, TimeFormat: "15:04:05"}
-	if c.colours() {
-		g := term.Look{Colours: true}
-		lines.FormatTimestamp = func(at any) string {
-			t, err := time.Parse(time.RFC3339, fmt.Sprint(at))
-			if err != nil {
-				return fmt.Sprint(at)
-			}
-			return g.Paint(term.Grey, t.Local().Format("15:04:05"))
-		}
-		lines.FormatLevel = func(level any) string {
-			word := strings.ToUpper(fmt.Sprintf("%.3s", level))
-			return g.Paint(map[string]term.Colour{"INF": term.Green, "WAR": term.Yellow, "ERR": term.Red}[word],
-				map[string]string{"INF": "INF", "WAR": "WRN", "ERR": "ERR"}[word])
-		}
-		lines.FormatMessage = func(text any) string { return g.Paint(term.Bold, fmt.Sprint(text)) }
-		lines.FormatFieldName = func(name any) string { return g.Paint(term.Cyan, fmt.Sprint(name)+"=") }
-	}
-	return zerolog.New(lines).With().Timestamp().Logger()
-}
-
-// foldingWriter breaks the lines of the log for people at blanks, as narrow as the terminal is.
-type foldingWriter struct {
-	w   io.Writer
-	con *console
-}
-
-// Write prints one line of the log. It returns the length of p, whatever folding added.
-func (f foldingWriter) Write(p []byte) (int, error) {
-	const underMessage = len("15:04:05 WRN ")
-	text, end := strings.CutSuffix(string(p), "\n")
-	text = f.con.errLook().Fold(underMessage, text)
-	if end {
-		text += "\n"
-	}
-	_, err := io.WriteString(f.w, text)
-	return len(p), err
-}
 
 // writeOut calls write with a file, written as by writeWhole, or with stdout if file is "-".
 func writeOut(con *console, file string, write func(io.Writer) error) error {

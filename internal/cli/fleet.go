@@ -20,7 +20,6 @@ import (
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/mask"
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/term"
@@ -258,11 +257,7 @@ func fleetFlags(job jobs.Job) string {
 	if err != nil {
 		return ""
 	}
-	flags, _, err := lastFleet(job, meta)
-	if err != nil {
-		flags = recordedFlags(meta.Args, meta.Dir)
-	}
-	return shownFlags(flags)
+	return shownFlags(lastFleet(job, meta))
 }
 
 // shownFlags returns flags as they are printed, each after a space.
@@ -321,51 +316,24 @@ func recordedFlags(args []string, dir string) []fleetFlag {
 	return flags
 }
 
-// continuing returns the flags by which a command that this process starts continues a job on the fleet that its items
-// ran on last; none if they ran on this machine. It returns an error, with the command to type, if the password of the
-// broker was not recorded. command is the one to start.
-func continuing(job jobs.Job, meta jobs.Meta, command []string) ([]fleetFlag, error) {
-	flags, incomplete, err := lastFleet(job, meta)
-	if err != nil || !incomplete {
-		return flags, err
-	}
-	words := append(slices.Clone(command), flags[len(flags)-1].words()...)
-	return nil, refusef("the broker password is not stored; run %s, with the password, in %s",
-		shellWords(words), meta.Dir)
-}
-
-// lastFleet returns the flags that lead to the fleet that the items of a job ran on last: those that the job was begun
-// with, if they still do, else others with the broker as the last. It returns none if the items ran on this machine.
-// incomplete reports whether the password of the broker was not recorded.
-func lastFleet(place jobs.Job, meta jobs.Meta) (flags []fleetFlag, incomplete bool, err error) {
+// lastFleet returns the flags by which a command continues a job on the fleet that its items ran on last: those that the
+// job was begun with, and the broker if they do not name it, and neither the environment nor the configuration does. It
+// returns none if the items ran on this machine.
+func lastFleet(place jobs.Job, meta jobs.Meta) []fleetFlag {
+	flags := recordedFlags(meta.Args, meta.Dir)
 	broker, err := job.BrokerOf(place)
-	if err != nil || broker == "" {
-		return nil, false, err
+	switch {
+	case err != nil:
+		return flags
+	case broker == "":
+		return nil
 	}
-	var given brokerOptions
-	var others []fleetFlag // that do not name the broker
-	flags = recordedFlags(meta.Args, meta.Dir)
-	for _, f := range flags {
-		switch f.name {
-		case "--fleet":
-			given.url = f.value
-		case "--credentials":
-			given.credentials = f.value
-		default:
-			others = append(others, f)
-		}
+	names := func(f fleetFlag) bool { return f.name == "--fleet" || f.name == "--credentials" }
+	var known brokerOptions
+	if slices.ContainsFunc(flags, names) || known.find() == nil && fleet.ShownURL(known.found.URL) == broker {
+		return flags
 	}
-	if err := given.find(); err != nil {
-		return nil, false, err
-	}
-	masked := strings.Contains(given.found.URL, mask.Mark)
-	if fleet.ShownURL(given.found.URL) == broker && !masked {
-		return flags, false, nil
-	}
-	if u, err := url.Parse(broker); err == nil {
-		incomplete = u.User != nil // it is recorded as it is shown
-	}
-	return append(others, fleetFlag{"--fleet", broker}), incomplete, nil // by another command since
+	return append(flags, fleetFlag{"--fleet", broker})
 }
 
 // check refuses what a fleet cannot do, or this machine without one, before anything runs. What this machine may lack

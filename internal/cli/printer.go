@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
@@ -58,7 +57,6 @@ type printer struct {
 	screen *jobScreen
 	// lines formats the live lines. Its labels are known once the job has a directory.
 	lines view.Progress
-	log   zerolog.Logger
 	// flood holds back lines about keys and stragglers when there are too many.
 	flood term.Flood
 	// job is what the records so far amount to.
@@ -91,7 +89,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	if o.quiet || o.format == term.JSON {
 		p.results = io.Discard
 	}
-	p.log, p.con = con.logger(p.screen), con
+	p.con = con
 	p.named = sync.OnceValue(func() string { return named(p.job.ID) })
 	p.showItems(o)
 	return p
@@ -268,13 +266,17 @@ func (p *printer) print(r events.Record) {
 
 // say prints a sentence about an event.
 func (p *printer) say(r events.Record, text string) {
-	p.log.WithLevel(levels[events.Say(r).Grave]).Msg(term.Visible(text))
+	p.log(events.Say(r).Grave, "%s", term.Visible(text))
 }
 
-// levels are the levels in the log for people, by how grave an event is.
-var levels = [...]zerolog.Level{
-	events.Plain: zerolog.InfoLevel, events.Good: zerolog.InfoLevel,
-	events.Odd: zerolog.WarnLevel, events.Bad: zerolog.ErrorLevel,
+// log prints a line with the time and how grave it is, above the live lines.
+func (p *printer) log(g events.Grave, format string, args ...any) {
+	k := p.con.errLook()
+	mark := map[events.Grave]string{
+		events.Odd: k.Paint(term.Yellow, "WRN"), events.Bad: k.Paint(term.Red, "ERR"),
+	}[g]
+	begin := k.Paint(term.Grey, time.Now().Format(time.TimeOnly)) + " " + cmp.Or(mark, k.Paint(term.Green, "INF"))
+	term.Lines{W: p.screen, Look: k}.Foldf(len("15:04:05 WRN "), "%s %s", begin, fmt.Sprintf(format, args...))
 }
 
 // circuit prints what has happened to a breaker. Of one that has opened it says why, and what becomes of the items
@@ -300,7 +302,7 @@ var transitions = map[limit.BreakerState]string{
 // tellFlood prints how many events got no line of their own, when it is time for that, or at the end.
 func (p *printer) tellFlood(end bool) {
 	if text := p.flood.Summary(time.Now(), end); text != "" {
-		p.log.Warn().Msg(text)
+		p.log(events.Odd, "%s", text)
 	}
 }
 
@@ -317,7 +319,7 @@ func (p *printer) itemEnded(index int, o events.ItemOutput) {
 	text, err := outputOfItem(p.job.ID, o)
 	p.screen.Clear()
 	if err = errors.Join(err, p.echo.Printed(index, text)); err != nil {
-		p.log.Error().Err(err).Msg("print the output of an item")
+		p.log(events.Bad, "print the output of an item: %v", err)
 	}
 }
 
@@ -327,7 +329,7 @@ func (p *printer) closeItems() {
 		return
 	}
 	if err := p.echo.Close(); err != nil && !p.ofCommands { // the run ends with an error of those
-		p.log.Error().Err(err).Msg("print the output of items")
+		p.log(events.Bad, "print the output of items: %v", err)
 	}
 }
 
@@ -355,7 +357,7 @@ func (p *printer) resumed(e events.JobResumed) {
 	}
 	p.screen.Clear()
 	if err := echoEndedBefore(p.echo, p.job.ID); err != nil {
-		p.log.Error().Err(err).Msg("print the output of items that ended before")
+		p.log(events.Bad, "print the output of items that ended before: %v", err)
 	}
 }
 
@@ -405,7 +407,7 @@ func foundItems(e events.JobResumed, earlier mapreduce.Earlier) string {
 // selected prints how many items there are, and with --since what has changed. No items is a warning.
 func (p *printer) selected(e events.ItemsSelected) {
 	if e.TotalItems == 0 {
-		p.log.Warn().Msg("no items selected; nothing to do")
+		p.log(events.Odd, "no items selected; nothing to do")
 		return
 	}
 	p.printf("%s selected\n", check.Counted(e.TotalItems, "item"))
@@ -426,7 +428,7 @@ func (p *printer) result(phase, output string) {
 // stepSkipped prints a skipped step outside the map phase.
 func (p *printer) stepSkipped(e events.StepSkipped) {
 	if e.ItemID == "" {
-		p.log.Info().Str("step", e.Step).Str("when", term.Brief(e.When, 160)).Msg("skipped")
+		p.log(events.Plain, "step %s skipped: %s", term.Visible(e.Step), term.Brief(e.When, 160))
 	}
 }
 
@@ -436,8 +438,8 @@ func (p *printer) stepRetry(e events.StepRetrying) {
 	if e.ItemID != "" || p.screen.Live {
 		return
 	}
-	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; retry in %s", e.Attempt,
-		view.CauseText(e.ErrorType, e.Error), e.DelayMS))
+	p.log(events.Odd, "step %s: attempt %d failed: %s; retry in %s", term.Visible(e.Step), e.Attempt,
+		view.CauseText(e.ErrorType, e.Error), e.DelayMS)
 }
 
 // stepFailed prints a failed step outside the map phase that does not end its phase. The summary has the step that
@@ -446,8 +448,8 @@ func (p *printer) stepFailed(e events.StepFailed) {
 	if e.ItemID != "" || e.Action == string(retry.Stop) {
 		return
 	}
-	p.log.Warn().Str("step", e.Step).Int("attempts", e.Attempts).Str("then", e.Action).
-		Msg(withMessage(ending(e.ExitCode, "", e.ErrorType), e.Error))
+	p.log(events.Odd, "step %s failed, then %s: %s", term.Visible(e.Step), e.Action,
+		view.CauseText(e.ErrorType, e.Error))
 }
 
 // agentFailed prints a failure as it happens, if the workflow collects errors so. Those that are retried are not
@@ -456,13 +458,13 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 	if e.Action.RunsAgain() || collectionOf(p.workflow) != errorpolicy.Immediate {
 		return
 	}
-	p.log.Error().Str("action", string(e.Action)).Msg(describe(e, ""))
+	p.log(events.Bad, "%s (action %s)", describe(e, ""), e.Action)
 	printEvidence(term.Lines{W: p.screen, Look: p.con.errLook()}, e, p.named())
 }
 
 // batch prints the failures of a full batch, each in a line.
 func (p *printer) batch(e events.ErrorBatch) {
-	p.log.Error().Int("size", e.Size).Msg("failures")
+	p.log(events.Bad, "%d failures", e.Size)
 	for _, one := range e.Errors {
 		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, term.Brief(one.Error, 160))
 	}

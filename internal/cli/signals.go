@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -214,31 +213,4 @@ func untilSignal(ctx context.Context, do func(context.Context) error) error {
 		return status(asked.exitCode())
 	}
 	return err
-}
-
-// stoppedBySignal returns where the first signal that asks for an end is kept. Another ends the program, unless it
-// comes at once: timeout(1) sends each twice, to its child and to the group.
-func stoppedBySignal() (stop *atomic.Pointer[error], end func()) {
-	signals, stopListening := listen()
-	stop = new(atomic.Pointer[error])
-	finished := make(chan struct{})
-	go func() {
-		var first time.Time
-		for {
-			select {
-			case <-finished:
-				return
-			case s := <-signals:
-				var reason error = &signalError{s}
-				switch {
-				case first.IsZero():
-					first = time.Now()
-					stop.Store(&reason)
-				case time.Since(first) > time.Second:
-					os.Exit((&signalError{s}).exitCode())
-				}
-			}
-		}
-	}()
-	return stop, func() { stopListening(); close(finished) }
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -142,23 +141,7 @@ func userName() string {
 	if name := cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), os.Getenv("USERNAME")); name != "" {
 		return name
 	}
-	uid := strconv.Itoa(os.Getuid())
-	passwd, err := os.ReadFile("/etc/passwd") // os/user would be prepared at every start
-	if err != nil {
-		return "uid" + uid
-	}
-	return cmp.Or(nameOf(uid, string(passwd)), "uid"+uid)
-}
-
-// nameOf returns the name of a user by the text of /etc/passwd, or nothing.
-func nameOf(uid, passwd string) string {
-	for line := range strings.Lines(passwd) {
-		fields := strings.Split(line, ":") // name, password, number, group, and more
-		if len(fields) > 3 && fields[2] == uid {
-			return fields[0]
-		}
-	}
-	return ""
+	return "uid" + strconv.Itoa(os.Getuid())
 }
 
 // awaitStop waits until the process does not run the job any more.

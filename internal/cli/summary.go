@@ -19,7 +19,6 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
@@ -100,7 +99,7 @@ func (o jobOptions) conclude(con *console, e finishedRun) error {
 func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 	if !o.quiet || code != exitOK {
 		e.printFailures(con)
-		for _, line := range adviceOf(e.Metrics.FailurePatterns, e.workflow) {
+		for _, line := range adviceOf(e.summary()) {
 			con.say().Print(line)
 		}
 		e.print(con)
@@ -482,11 +481,7 @@ const phaseEvidenceLines = 20
 
 // printStepFailure prints the step that failed the job, with the end of its output.
 func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
-	var code *int
-	if f.ExitCode >= 0 {
-		code = &f.ExitCode
-	}
-	what := withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)
+	what := term.Brief(f.Message, 300)
 	if f.Step != "" {
 		what = "step " + f.Step + term.Prefixed(" of ", e.phase()) + " failed: " + what
 	}
@@ -498,11 +493,7 @@ func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
 	for _, line := range evidence {
 		l.Foldf(6, "    | %s", term.Brief(line, 200))
 	}
-	switch {
-	case f.Step == "":
-	case e.workflow != nil && e.workflow.Outputs.Keep == outputs.None:
-		l.Printf("    full output: prodigy events ls%s --event-type StepFailed --json", named(e.Job.ID))
-	default:
+	if f.Step != "" {
 		l.Printf("    full output: prodigy logs%s --step %s", named(e.Job.ID), quoted(f.Step))
 	}
 }
@@ -553,43 +544,10 @@ func printGroup(con *console, g view.FailureGroup, job string, names *items.Stor
 // describe returns one line about a failed item: its step and error. Label is printed behind its id.
 func describe(e events.AgentFailed, label string) string {
 	text := e.ItemID + label + ": "
-	switch {
-	case e.Rejected() && e.Attempt > 0:
-		return text + term.Brief(e.Error, 300)
-	case e.Rejected():
-		return text + "not run: circuit breaker open"
-	case e.Step != "":
+	if e.Step != "" {
 		text += "step " + e.Step + ": "
 	}
-	return text + withMessage(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
-}
-
-// ending describes how a command ended. For a timeout that is "timed out", not the signal that ended it.
-func ending(code *int, signal string, t retry.Type) string {
-	switch {
-	case t == retry.TypeTimeout && code == nil:
-		return "timed out"
-	case t == retry.TypeInternal:
-		return "internal error"
-	case t == retry.TypeCircuitOpen:
-		return "circuit breaker"
-	case t == retry.TypeCommitMissing:
-		return "commit_required"
-	case signal != "":
-		return "killed by " + signal
-	case code != nil && *code != 0:
-		return fmt.Sprintf("exit code %d", *code)
-	}
-	return strings.ReplaceAll(string(t), "_", " ")
-}
-
-// withMessage joins how a command ended with its message, unless the message says it already.
-func withMessage(ending, message string) string {
-	message = term.Brief(message, 300)
-	if strings.Contains(message, ending) {
-		return message
-	}
-	return ending + ": " + message
+	return text + term.Brief(e.Error, 300)
 }
 
 // evidenceLines is how many lines of output are printed for a failure.
@@ -605,54 +563,28 @@ func printEvidence(l term.Lines, e events.AgentFailed, job string) {
 	for _, line := range lines {
 		l.Foldf(6, "    | %s", term.Brief(line, 200))
 	}
-	if e.Outputs != nil || e.Rejected() && e.Attempt > 0 {
+	switch {
+	case e.Outputs != nil || e.Rejected() && e.Attempt > 0:
 		l.Printf("    full output: prodigy logs%s %s", job, quoted(e.ItemID))
-		return
-	}
-	if e.StdoutTail == "" && e.StderrTail == "" {
-		return // it has printed nothing
-	}
-	if !e.Status().DeadLetter() {
+	case len(lines) > 0: // the log has its end
 		l.Printf("    full output: prodigy events ls%s %s --json", job, quoted(e.ItemID))
-		return
 	}
-	l.Printf("    full output: prodigy dlq inspect%s %s", job, quoted(e.ItemID))
 }
 
-// adviceOf returns advice for frequent error types, from what the workflow has; a nil one has nothing.
-func adviceOf(patterns []errorpolicy.Pattern, of *workflow.Workflow) (list []string) {
-	for _, p := range patterns {
-		if text := suggestion(p.PatternType, of); text != "" {
-			list = append(list, fmt.Sprintf("%d %s errors: %s", p.Frequency, p.PatternType, term.Visible(text)))
+// adviceOf returns advice for the frequent error types of a job.
+func adviceOf(s job.Summary) (list []string) {
+	for _, p := range s.Metrics.FailurePatterns {
+		if text := suggestions[p.PatternType]; text != "" {
+			list = append(list, fmt.Sprintf("%d %s errors: %s", p.Frequency, p.PatternType, text))
 		}
 	}
 	return list
 }
 
-// suggestion returns advice for an error type, or "". It names no setting that the workflow does not have.
-func suggestion(t retry.Type, w *workflow.Workflow) string {
-	var limits []string
-	if w != nil {
-		if w.Map != nil && w.Map.AgentLimit() != (workflow.SecondsOrVar{}) {
-			limits = append(limits, "agent_timeout_secs")
-		}
-		for at, step := range w.EachStep() {
-			if step.Timeout > 0 {
-				limits = append(limits, fmt.Sprintf("the timeout of %s (%s)", at.Label, duration.Format(step.Timeout)))
-			}
-		}
-	}
-	switch {
-	case t == retry.TypeTimeout && len(limits) > 0:
-		const few = 3
-		if more := len(limits) - few; more > 0 {
-			limits = append(limits[:few:few], fmt.Sprintf("%d more", more))
-		}
-		return "find out what is slow, or raise " + check.OneOf(limits)
-	case t == retry.TypePermission:
-		return "check the file's owner and mode"
-	}
-	return ""
+// suggestions are what to do about error types that say less than is known of them.
+var suggestions = map[retry.Type]string{
+	retry.TypeTimeout:    "find out what is slow, or raise the timeout",
+	retry.TypePermission: "check the file's owner and mode",
 }
 
 // collectionOf returns when the failures of a workflow are printed: in one summary at the end, unless it says

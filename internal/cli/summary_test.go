@@ -34,7 +34,7 @@ func TestDescribeSaysWhereAndHowAnItemFailed(t *testing.T) {
 				AttemptID: events.AttemptID{ItemID: "a"},
 				ErrorType: retry.TypeInternal, Error: "no more files",
 			},
-			"a: internal error: no more files",
+			"a: no more files",
 		},
 	} {
 		if got := describe(c.e, ""); got != c.want {
@@ -46,7 +46,7 @@ func TestDescribeSaysWhereAndHowAnItemFailed(t *testing.T) {
 func TestStepFailureWithoutAStepNamesNone(t *testing.T) {
 	var b strings.Builder
 	finishedRun{}.printStepFailure(term.Lines{W: &b}, agent.Failure{Failure: retry.Failure{Type: retry.TypeInternal, Message: "no more files", ExitCode: -1}})
-	if got, want := b.String(), "internal error: no more files\n"; !strings.HasPrefix(got, want) {
+	if got, want := b.String(), "no more files\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("got  %q\nwant %q...", got, want)
 	}
 }

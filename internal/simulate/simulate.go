@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"prodigy/internal/agent"
@@ -251,10 +250,6 @@ type Job struct {
 	Begin    time.Time     // when the job would begin
 	MaxTime  time.Duration // of the job, by default DefaultMaxTime
 
-	// Stop, when it is set to an error, ends the simulation as a signal ends a run. It is looked at when
-	// anything is recorded, and each virtual minute.
-	Stop *atomic.Pointer[error]
-
 	// Observe, when set, is called with every record, in order.
 	Observe func([]events.Record)
 }
@@ -271,7 +266,8 @@ func (e *TimeError) Error() string {
 		duration.Format(e.After))
 }
 
-// Run simulates a job. The errors are those of mapreduce.Run, and errStuck. What the job counted is in the
+// Run simulates a job. The end of ctx, which is looked at when anything is recorded and each virtual minute, stops it as
+// a signal stops a run. The errors are those of mapreduce.Run, and errStuck. What the job counted is in the
 // Result, and its log below the home of the Config, marked as simulated.
 func Run(ctx context.Context, sim Job) (result mapreduce.Result, err error) {
 	c, w := sim.Config, inside(sim.Workflow)
@@ -290,11 +286,8 @@ func Run(ctx context.Context, sim Job) (result mapreduce.Result, err error) {
 		stop, cancel := context.WithCancelCause(kill)
 		defer cancel(nil)
 		look := func() {
-			if sim.Stop == nil {
-				return
-			}
-			if reason := sim.Stop.Load(); reason != nil {
-				cancel(*reason)
+			if ctx.Err() != nil {
+				cancel(context.Cause(ctx))
 			}
 		}
 		c.Stop = stop

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,13 +92,13 @@ func TestASimulationStopsWhenItIsAskedTo(t *testing.T) {
 	}
 	dir := t.TempDir()
 	interrupted := errors.New("SIGINT")
-	stop := new(atomic.Pointer[error])
+	ctx, stop := context.WithCancelCause(t.Context())
 	hanging := modelFunc(func(agent.SimulatedTry) Outcome {
-		stop.Store(&interrupted)
+		stop(interrupted)
 		return Outcome{Hangs: true}
 	})
 	c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: os.Environ(), Seed: 1, EndConfig: mapreduce.EndConfig{Grace: time.Second}}
-	r, err := Run(t.Context(), Job{Config: c, Workflow: w, Source: source, Model: hanging, Begin: time.Now(), Stop: stop})
+	r, err := Run(ctx, Job{Config: c, Workflow: w, Source: source, Model: hanging, Begin: time.Now()})
 	if err != nil || r.State != jobs.Stopped || r.Reason != "SIGINT" || r.Duration > 2*time.Minute {
 		t.Errorf("got %s by %q in %v and %v, want it stopped by SIGINT in about a minute", r.State, r.Reason, r.Duration, err)
 	}

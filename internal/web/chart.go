@@ -12,7 +12,6 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/limit"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
@@ -292,7 +291,7 @@ func (t *tally) text(node string) string {
 func (p *plot) breaker(b view.Period) (time.Duration, rect) {
 	scope, t, _ := events.Transition(b.Event)
 	what := "open"
-	if t.To == limit.HalfOpen {
+	if _, half := b.Event.(events.CircuitHalfOpen); half {
 		what = "half-open"
 	}
 	text := "breaker of " + scope + term.Prefixed(", key ", t.Key) + " " + what
