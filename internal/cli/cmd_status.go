@@ -407,9 +407,6 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 		}
 		l.Printf("fleet: %s%s", term.Visible(d.Broker), term.Prefixed(": ", slots))
 	}
-	if text := view.Adapted(j); text != "" {
-		l.Print(text)
-	}
 	if d.State != jobs.Running {
 		return
 	}
@@ -422,14 +419,8 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 		}
 	}
 	g := view.Progress{Waits: d.recorded != nil && breakerWaits(d.recorded), Label: d.label}
-	for _, text := range g.Holds(j, now) {
-		l.Print(text)
-	}
-	for _, b := range g.BreakerLines(j, now) {
-		l.Print(strings.Join(b, ": "))
-	}
 	running := g.RunningLines(j, now, cmp.Or(l.Width, 200), view.RunningShown+1)
-	for _, line := range slices.Concat(view.Pace(j, now), running) {
+	for _, line := range slices.Concat(g.HoldingBack(j, now), view.Pace(j, now), running) {
 		l.Print(line)
 	}
 }

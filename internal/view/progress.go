@@ -58,7 +58,7 @@ func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 		}
 	}
 	if !j.AtItems() {
-		if done := j.Counts.Finished(); done > 0 {
+		if j.Counts.Finished() > 0 {
 			counts := g.outcomes(j)
 			add(append([]string{g.bar(j, width, counts)}, counts...)...)
 		}
@@ -66,27 +66,16 @@ func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 			add(term.Cut(width, g.PhaseLine(j, now)+g.lastLine(j.Printed)))
 		}
 		add(g.nextTry(j, now))
-		add(g.money(j)...)
-		for _, text := range g.Holds(j, now) {
+		add(g.money(j))
+		for _, text := range g.holds(j, now) {
 			add(g.Paint(term.Yellow, text))
 		}
 	} else {
 		counts := append(g.outcomes(j), activity(j, now)...)
 		add(append([]string{g.bar(j, width, counts)}, counts...)...)
-		add(term.Cut(width, strings.Join(slices.Concat(onFleet(j, now), Pace(j, now), g.money(j), g.retries(j, now)),
-			"  ")))
-		for _, text := range g.Holds(j, now) {
-			add(g.Paint(term.Yellow, text))
-		}
-		if g.Rate != "" {
-			add("waiting for rate limit " + g.Rate)
-		}
-		add(Adapted(j))
-		for _, b := range g.BreakerLines(j, now) {
-			add(b[0])
-			for _, why := range b[1:] {
-				add("  " + why)
-			}
+		add(term.Cut(width, strings.Join(g.pace(j, now), "  ")))
+		for _, text := range g.HoldingBack(j, now) {
+			add(text)
 		}
 		failed := g.failures(j, width)
 		room := rows - len(list) - len(failed)
@@ -137,29 +126,22 @@ func (g Progress) nextTry(j *Job, now time.Time) string {
 }
 
 // bar draws the shares of the items that succeeded, were skipped and failed. It is empty while the number of
-// items is not known. Its width is what counts leave, which are printed behind it.
+// items is not known. Its width is what counts leave, which are printed behind it, and at least what the first two
+// leave: how many have failed counts more.
 func (g Progress) bar(j *Job, width int, counts []string) string {
 	if !j.Complete || j.Total == 0 || j.Letters {
 		return ""
 	}
 	percent := fmt.Sprintf("%3d%%", 100*min(j.Counts.Finished(), j.Total)/j.Total)
-	const step, most = 5, 30 // in steps, so that it does not jump with each digit
-	begin := len("100% ")
-	left := width - begin - wide(counts)
-	// How many have failed counts more.
-	cells := min(max(left-left%step, narrowBar), most, width-begin-wide(counts[:min(len(counts), 2)]))
-	if cells < shortestBar {
+	const shortest, narrow, most = 5, 10, 30 // cells
+	width -= len("100% ")
+	left := width - wide(counts)
+	cells := min(max(left-left%shortest, narrow), most, width-wide(counts[:2]))
+	if cells < shortest {
 		return percent
 	}
 	return percent + " " + g.shares(j, cells)
 }
-
-// narrowBar is the number of cells of a bar that leaves counts out, and shortestBar that of one that is worth
-// its place.
-const (
-	narrowBar   = 10
-	shortestBar = 5
-)
 
 // wide returns how many columns parts take in a line, each with two blanks before it.
 func wide(parts []string) int {
@@ -216,23 +198,15 @@ func (g Progress) outcomes(j *Job) []string {
 	if j.Complete && !j.Letters {
 		done = fmt.Sprintf("%d/%d done", c.Finished(), j.Total)
 	}
-	parts := []string{done}
-	for _, more := range []struct {
-		n      int
-		word   string
-		colour term.Colour
-		always bool
-	}{{c.Failed, "failed", term.Red, true}, {c.Skipped, "skipped", term.Yellow, false}, {
-		c.Rejected, "rejected",
-		term.Red, false,
-	}} {
-		text := fmt.Sprintf("%d %s", more.n, more.word)
-		switch {
-		case more.n > 0:
-			parts = append(parts, g.Paint(more.colour, text))
-		case more.always:
-			parts = append(parts, text)
-		}
+	parts := []string{done, "0 failed"}
+	if c.Failed > 0 {
+		parts[1] = g.Paint(term.Red, fmt.Sprintf("%d failed", c.Failed))
+	}
+	if c.Skipped > 0 {
+		parts = append(parts, g.Paint(term.Yellow, fmt.Sprintf("%d skipped", c.Skipped)))
+	}
+	if c.Rejected > 0 {
+		parts = append(parts, g.Paint(term.Red, fmt.Sprintf("%d rejected", c.Rejected)))
 	}
 	return parts
 }
@@ -253,10 +227,23 @@ func activity(j *Job, now time.Time) []string {
 	return parts
 }
 
-// onFleet returns the slots of the workers of a fleet, and how many items wait for one, in words.
-func onFleet(j *Job, now time.Time) []string {
-	return slices.DeleteFunc([]string{j.FleetSlots(), Awaiting(j.AwaitWorkers(now))},
-		func(text string) bool { return text == "" })
+// pace returns how fast the job goes on and what that costs, in words.
+func (g Progress) pace(j *Job, now time.Time) []string {
+	parts := append([]string{j.FleetSlots(), Awaiting(j.AwaitWorkers(now))}, Pace(j, now)...)
+	parts = append(parts, g.money(j), g.retries(j, now))
+	return slices.DeleteFunc(parts, func(text string) bool { return text == "" })
+}
+
+// HoldingBack returns what holds items back, a line each.
+func (g Progress) HoldingBack(j *Job, now time.Time) []string {
+	list := check.Each(g.holds(j, now), func(text string) string { return g.Paint(term.Yellow, text) })
+	if g.Rate != "" {
+		list = append(list, "waiting for rate limit "+g.Rate)
+	}
+	if text := adapted(j); text != "" {
+		list = append(list, text)
+	}
+	return append(list, g.breakers(j, now)...)
 }
 
 // Awaiting says how many attempts wait for a worker of a fleet, if any do.
@@ -285,8 +272,8 @@ func Pace(j *Job, now time.Time) []string {
 	return append(parts, "eta "+low+" to "+high)
 }
 
-// Holds returns who has paused or is ending the job, and for what limits of plans agents wait.
-func (g Progress) Holds(j *Job, now time.Time) []string {
+// holds returns who has paused or is ending the job, and for what limits of plans agents wait.
+func (g Progress) holds(j *Job, now time.Time) []string {
 	list := check.Each(j.Holding(now), term.Visible)
 	if j.Hold() != nil && j.Stopping() == "" {
 		list[0] += "; to continue: prodigy continue"
@@ -298,9 +285,9 @@ func (g Progress) Holds(j *Job, now time.Time) []string {
 }
 
 // money returns what AI agents have cost, and what all of them are expected to.
-func (g Progress) money(j *Job) []string {
+func (g Progress) money(j *Job) string {
 	if j.Spent.Agents == 0 {
-		return nil
+		return ""
 	}
 	text := j.Spent.CostText()
 	if !j.Spent.Known() {
@@ -317,7 +304,7 @@ func (g Progress) money(j *Job) []string {
 		}
 		text += ")"
 	}
-	return []string{text}
+	return text
 }
 
 // enoughItems is how many items must have ended for their mean cost to say something.
@@ -338,15 +325,12 @@ func rateText(rate float64) string {
 
 // retries returns how often items were tried again, when the next one is due, for which types of failures,
 // and the last of them.
-func (g Progress) retries(j *Job, now time.Time) []string {
+func (g Progress) retries(j *Job, now time.Time) string {
 	text := g.Paint(term.Yellow, RetryCounts(j, NextRetry(j, now)))
 	if last := j.Retried.Last; last.ItemID != "" {
 		text += "; last " + term.Visible(last.ItemID) + ": " + CauseText(last.Type, last.Error)
 	}
-	if text == "" {
-		return nil
-	}
-	return []string{text}
+	return text
 }
 
 // NextRetry returns when the first of the waiting items goes on; "" if none waits.
@@ -395,32 +379,23 @@ func CauseText(t retry.Type, message string) string {
 	return string(t) + ": " + message
 }
 
-// BreakerLines returns what each circuit breaker that is not closed does next and to items, and why it opened.
-func (g Progress) BreakerLines(j *Job, now time.Time) (lines [][]string) {
+// breakers returns what each circuit breaker that is not closed does next and to items, and why it opened.
+func (g Progress) breakers(j *Job, now time.Time) (lines []string) {
 	all := j.Breakers()
-	more := len(all) - breakersShown
-	for _, b := range all[:min(len(all), breakersShown)] {
+	for i, b := range all {
+		if i == breakersShown {
+			return append(lines, g.Paint(term.Yellow, fmt.Sprintf("%d more circuit breakers open", len(all)-i)))
+		}
 		text := "circuit breaker half-open, probing"
 		if b.State == Open {
 			text = "circuit breaker open, probes in " + Rough(b.Until.Sub(now))
-			if !b.Until.After(now) {
-				text = "circuit breaker open, probing soon"
-			}
 		}
 		if b.Scope != events.WorkflowScope {
 			text = "step " + term.Visible(b.Scope) + ": " + text
 		}
-		if b.Key != "" {
-			text = term.Visible(b.Key) + ": " + text
-		}
-		line := []string{g.Paint(term.Yellow, text+term.Prefixed(", ", g.Meanwhile(j, b, now)))}
-		if why := Opened(b); why != "" {
-			line = append(line, g.Paint(term.Yellow, why))
-		}
-		lines = append(lines, line)
-	}
-	if more > 0 {
-		lines = append(lines, []string{g.Paint(term.Yellow, fmt.Sprintf("%d more circuit breakers open", more))})
+		text = term.Visible(b.Key) + term.Prefixed(": ", text) + term.Prefixed(", ", g.Meanwhile(j, b, now)) +
+			term.Prefixed(": ", Opened(b))
+		lines = append(lines, g.Paint(term.Yellow, strings.TrimPrefix(text, ": ")))
 	}
 	return lines
 }
@@ -549,21 +524,8 @@ func (g Progress) StatusLine(j *Job, now time.Time) string {
 	if !j.AtItems() {
 		return g.PhaseLine(j, now)
 	}
-	parts := slices.Concat(Progress{}.outcomes(j), activity(j, now), onFleet(j, now), Pace(j, now), g.money(j))
-	if g.Rate != "" {
-		parts = append(parts, "waiting for rate limit "+g.Rate)
-	}
-	if j.Limit != nil {
-		parts = append(parts, "limit "+j.Limit.Words())
-	}
-	if text := RetryCounts(j, NextRetry(j, now)); text != "" {
-		parts = append(parts, text)
-	}
-	parts = append(parts, g.Holds(j, now)...)
-	for _, b := range (Progress{Waits: g.Waits}).BreakerLines(j, now) {
-		parts = append(parts, strings.Join(b, ": "))
-	}
-	return strings.Join(parts, ", ")
+	g.Look = term.Look{}
+	return strings.Join(slices.Concat(g.outcomes(j), activity(j, now), g.pace(j, now), g.HoldingBack(j, now)), ", ")
 }
 
 // rateShown is how long at least a rate is shown after an item has waited for it.
@@ -581,8 +543,8 @@ func RateHeld(rates []events.StartRate, ago time.Duration) string {
 	return ""
 }
 
-// Adapted returns how many agents run at once, in a job that finds that out, and why; "": it has not changed that yet.
-func Adapted(j *Job) string {
+// adapted returns how many agents run at once, in a job that finds that out, and why; "": it has not changed that yet.
+func adapted(j *Job) string {
 	if j.Limit == nil {
 		return ""
 	}
