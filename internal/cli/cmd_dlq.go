@@ -86,7 +86,7 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 		}
 		return true
 	})
-	if _, err := printRows(con, o.format, letterColumns(labelsOf(job), con.look()), listed); err != nil {
+	if _, err := printRows(con, o.format, letterColumns(labelsOf(job)), listed); err != nil {
 		return err
 	}
 	if o.limit > 0 && found > o.limit {
@@ -118,14 +118,8 @@ func (o dlqListOptions) wants(e dlq.Entry) bool {
 }
 
 // letterColumns are what is shown of a dead letter. For programs, data and failure history are JSON in one cell each.
-func letterColumns(names itemLabels, k term.Look) []term.Column[dlq.Entry] {
-	label := func(e dlq.Entry) string {
-		label := names.label(e.ItemID, e.Item)
-		if label == itemExcerpt(e) && k.Width == 0 {
-			return "-" // it is printed as the data
-		}
-		return cmp.Or(label, "-")
-	}
+func letterColumns(names itemLabels) []term.Column[dlq.Entry] {
+	label := func(e dlq.Entry) string { return cmp.Or(names.label(e.ItemID, e.Item), "-") }
 	last := func(of func(dlq.Failure) any) func(dlq.Entry) any {
 		return func(e dlq.Entry) any { return of(e.Last()) }
 	}
@@ -332,7 +326,7 @@ func runDLQExport(con *console, job jobs.Job, file string, f term.Format) error 
 	updateLetters(con, job)
 	n := 0
 	err := writeOut(con, file, func(w io.Writer) error {
-		rows := term.Rows[dlq.Entry]{Format: f, Columns: letterColumns(itemLabels{}, term.Look{})}
+		rows := term.Rows[dlq.Entry]{Format: f, Columns: letterColumns(itemLabels{})}
 		var err error
 		n, err = rows.Print(w, con.secrets.letters(job))
 		return err

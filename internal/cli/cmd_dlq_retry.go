@@ -200,43 +200,6 @@ func (o dlqRetryOptions) announce(con *console, job jobs.Job, c *dlq.Choice) err
 	return out.Flush()
 }
 
-// nothing reports that there is nothing to run, and why.
-func (o dlqRetryOptions) nothing(con *console, job jobs.Job, c *dlq.Choice, reduceStale, reduceHeld bool) error {
-	left := len(c.Named)
-	code := exitOK
-	if left > 0 && !o.partialOK || reduceStale || reduceHeld {
-		code = exitLeft
-	}
-	if o.format == term.JSON {
-		r := retryOutcome{outcome: outcome{
-			JobID: job.ID, ReduceStale: reduceStale, ReduceHeld: reduceHeld, ExitCode: code,
-			Events: job.EventsDir(), DLQ: job.DLQFile(),
-		}, Left: left, Others: c.Total - left}
-		if err := term.PrintJSON(con.out, r); err != nil {
-			return err
-		}
-	} else if !o.quiet {
-		switch {
-		case left > 0:
-			con.say().Printf("Nothing retried: %s.", c.Kept)
-		case c.Total > 0:
-			con.say().Printf("None of %s matches the selection.",
-				check.Counted(c.Total, "dead letter"))
-		default:
-			con.say().Print("No dead letters to retry.")
-		}
-		if reduceHeld {
-			con.say().Print(reduceHeldText)
-			printNext(con.say(), runReduce(job))
-		}
-		if reduceStale {
-			con.say().Print(reduceStaleText)
-			printNext(con.say(), runReduce(job))
-		}
-	}
-	return status(code)
-}
-
 // retryOutcome is what dlq retry --json prints.
 type retryOutcome struct {
 	outcome
@@ -246,17 +209,22 @@ type retryOutcome struct {
 	Others      int `json:"others"` // dead letters that were not asked for
 }
 
-// concludeRetry prints how a retry of dead letters ended and returns its exit code as an error.
+// concludeRetry prints how a retry of dead letters ended and returns its exit code as an error. Without a state nothing
+// was run.
 func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun, c *dlq.Choice) error {
-	if e.State == "" {
-		return o.nothing(con, job, c, e.ReduceStale, e.ReduceHeld)
+	ran := e.State != ""
+	left, others := len(c.Named), c.Total-len(c.Named)
+	if ran {
+		var err error
+		if left, others, err = c.Left(job.DLQFile()); err != nil {
+			return err
+		}
 	}
-	left, others, err := c.Left(job.DLQFile())
-	if err != nil {
-		return err
-	}
+	e.Job = job
 	code := o.retryCode(e, left)
-	if !o.quiet || code != exitOK {
+	switch {
+	case o.quiet && code == exitOK, !ran && (o.quiet || o.format == term.JSON):
+	case ran:
 		e.printFailures(con)
 		rest := ""
 		if others > 0 {
@@ -265,6 +233,8 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 		con.say().Printf("retried %s, %d succeeded, %d left%s",
 			check.Counted(e.Reprocessed, "dead letter"), e.Recovered, left, rest)
 		e.print(con)
+	default:
+		nothingRetried(con, e, c)
 	}
 	if o.format == term.JSON {
 		r := retryOutcome{
@@ -278,10 +248,31 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 	return status(code)
 }
 
+// nothingRetried says why nothing was run.
+func nothingRetried(con *console, e finishedRun, c *dlq.Choice) {
+	switch {
+	case len(c.Named) > 0:
+		con.say().Printf("Nothing retried: %s.", c.Kept)
+	case c.Total > 0:
+		con.say().Printf("None of %s matches the selection.", check.Counted(c.Total, "dead letter"))
+	default:
+		con.say().Print("No dead letters to retry.")
+	}
+	if e.ReduceHeld {
+		con.say().Print(reduceHeldText)
+	}
+	if e.ReduceStale {
+		con.say().Print(reduceStaleText)
+	}
+	if e.ReduceHeld || e.ReduceStale {
+		printNext(con.say(), runReduce(e.Job))
+	}
+}
+
 // retryCode returns the exit code. It depends on the dead letters and on reduce only, not on items of the job that were
 // skipped before or never ran.
 func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
-	done := e.State == jobs.Completed || e.State == jobs.Stopped && e.stop == nil && !e.AsAsked
+	done := e.State == "" || e.State == jobs.Completed || e.State == jobs.Stopped && e.stop == nil && !e.AsAsked
 	switch {
 	case !done:
 		return resultCode(e.Result, e.stop, o.partialOK)

@@ -251,8 +251,7 @@ func advice(err error) string {
 		return fmt.Sprintf(`Run 'prodigy fsck%s' to see what is damaged, and with --salvage DIR to copy what is intact.
 Restore the file from a backup, or run the workflow again.`, named(files.JobID))
 	case errors.As(err, &log):
-		return `The event log is damaged, so the job cannot continue. Restore it from a backup; 'prodigy fsck' shows
-what is damaged, and --salvage DIR copies what is intact.`
+		return "Run 'prodigy fsck' to see what is damaged, and with --salvage DIR to copy what is intact."
 	case errors.As(err, &queue):
 		return "Move the damaged file away; it is rebuilt from the log when needed."
 	}

@@ -363,45 +363,36 @@ func (p *printer) resumed(e events.JobResumed) {
 
 // resumedWith describes what a resume has found, as in "812 done, 3 failed, 9 interrupted, restarting, 176 remaining".
 func resumedWith(e events.JobResumed, earlier mapreduce.Earlier) string {
-	var words []string
-	if e.Completed+e.Pending+e.InFlight > 0 {
-		words = append(words, foundItems(e, earlier))
+	steps := check.Counted(e.StepsDone, "step") + " done"
+	if e.Completed+e.Pending+e.InFlight == 0 {
+		return steps
 	}
-	switch {
-	case e.StepsDone > 0 && e.Phase == "":
-		words = append(words, check.Counted(e.StepsDone, "step")+" done")
-	case e.StepsDone > 0:
-		words = append(words, check.Counted(e.StepsDone, "step")+" of "+e.Phase+" done")
-	case e.Phase != "" && e.Phase != "map":
-		words = append(words, e.Phase+" starts again")
-	}
-	switch {
-	case len(words) > 0:
-		return strings.Join(words, "; ")
-	case e.Phase == "map":
-		return "no items read yet"
-	}
-	return "nothing done yet"
-}
-
-// foundItems describes the items that a resume found, those that are done first.
-func foundItems(e events.JobResumed, earlier mapreduce.Earlier) string {
 	m := earlier.Metrics
-	failed := m.Failed + m.Rejected
-	parts := []string{fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0))}
+	failed, left := m.Failed+m.Rejected, len(e.Attached)
+	var parts []string
 	for _, c := range []struct {
-		n    int
-		what string
-	}{{failed, "failed"}, {m.Skipped, "skipped"}, {
-		len(e.Attached),
-		"still running",
-	}, {max(e.InFlight-len(e.Attached),
-		0), "interrupted, restarting"}, {earlier.Unmerged, "waiting to merge"}, {e.Waiting, "waiting to retry"}} {
-		if c.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		n      int
+		what   string
+		always bool
+	}{
+		{e.Completed - failed - m.Skipped, "done", true},
+		{failed, "failed", false},
+		{m.Skipped, "skipped", false},
+		{left, "still running", false},
+		{e.InFlight - left, "interrupted, restarting", false},
+		{earlier.Unmerged, "waiting to merge", false},
+		{e.Waiting, "waiting to retry", false},
+		{e.Pending - e.Waiting - earlier.Unmerged, "remaining", true},
+	} {
+		if c.n > 0 || c.always {
+			parts = append(parts, fmt.Sprintf("%d %s", max(c.n, 0), c.what))
 		}
 	}
-	return strings.Join(append(parts, fmt.Sprintf("%d remaining", max(e.Pending-e.Waiting-earlier.Unmerged, 0))), ", ")
+	text := strings.Join(parts, ", ")
+	if e.StepsDone > 0 {
+		text += "; " + steps
+	}
+	return text
 }
 
 // selected prints how many items there are, and with --since what has changed. No items is a warning.
@@ -464,7 +455,7 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 
 // batch prints the failures of a full batch, each in a line.
 func (p *printer) batch(e events.ErrorBatch) {
-	p.log(events.Bad, "%d failures", e.Size)
+	p.log(events.Bad, "failures size=%d", e.Size)
 	for _, one := range e.Errors {
 		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, term.Brief(one.Error, 160))
 	}

@@ -190,19 +190,17 @@ const plannedWorkers = 10
 func (p PlannedFleet) print(l term.Lines, slots int) {
 	var fit, unfit []string
 	for _, n := range p.Workers {
-		if n.Unfit != "" {
-			unfit = append(unfit, term.Visible(n.Name+": "+n.Unfit))
-			continue
+		name := term.Visible(n.Name)
+		switch {
+		case n.Unfit != "":
+			unfit = append(unfit, name+": "+term.Visible(n.Unfit))
+		case n.Busy > 0:
+			fit = append(fit, fmt.Sprintf("%s %s (%d busy)", name, check.Counted(n.Slots, "slot"), n.Busy))
+		default:
+			fit = append(fit, name+" "+check.Counted(n.Slots, "slot"))
 		}
-		text := term.Visible(n.Name) + " " + check.Counted(n.Slots, "slot")
-		if n.Busy > 0 {
-			text += fmt.Sprintf(" (%d busy)", n.Busy)
-		}
-		fit = append(fit, text)
 	}
 	switch {
-	case p.OfWorkers && len(fit) == 0:
-		l.Print("slots: those of the workers, which may change")
 	case p.OfWorkers:
 		l.Printf("slots: those of the workers, which may change; now %d", slots)
 	case len(fit) > 0 && p.Slots < p.Max:
@@ -210,26 +208,20 @@ func (p PlannedFleet) print(l term.Lines, slots int) {
 	default:
 		l.Printf("slots: %d", p.Max)
 	}
+	found := strings.Join(fit[:min(len(fit), plannedWorkers)], "; ")
+	if more := len(fit) - plannedWorkers; more > 0 {
+		found += fmt.Sprintf("; and %d more", more)
+	}
 	switch {
 	case p.Unreachable != "":
-		l.Printf("fleet: %s (the run would fail)", term.Visible(p.Unreachable))
+		found = p.Unreachable + " (the run would fail)"
 	case len(fit) == 0:
-		l.Printf("fleet: %s, no matching worker: the run would wait for one", term.Visible(p.Broker))
-	default:
-		l.Printf("fleet: %s: %s", term.Visible(p.Broker), firstOf(fit))
+		found = "no matching worker: the run would wait for one"
 	}
+	l.Printf("fleet: %s: %s", term.Visible(p.Broker), term.Visible(found))
 	if len(unfit) > 0 {
-		l.Printf("workers that would not take part: %s", firstOf(unfit))
+		l.Printf("workers that would not take part: %s", check.Few(unfit, plannedWorkers))
 	}
-}
-
-// firstOf joins the first of a list, and says how many more there are.
-func firstOf(list []string) string {
-	text := strings.Join(list[:min(len(list), plannedWorkers)], "; ")
-	if more := len(list) - plannedWorkers; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
-	}
-	return text
 }
 
 // print prints the most that AI agents can cost, as far as that is limited, and what limits each of them.

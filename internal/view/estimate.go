@@ -1,7 +1,6 @@
 package view
 
 import (
-	"math"
 	"time"
 
 	"prodigy/internal/events"
@@ -54,9 +53,7 @@ const enoughForEstimate = 5
 // being selected, too few have finished, dead letters are being retried, or nothing runs before a worker of
 // the fleet takes part.
 //
-// The two rates (of now, and of the whole run) give the range. It is widened by 1/√n, the relative error of
-// counting n events, and by what the last attempts take longer than the others; a retry that is due later, or
-// an open breaker, moves its beginning.
+// The two rates (of now, and of the whole run) give the range; a retry that is due later, or an open breaker, moves it.
 func (j *Job) Remaining(now time.Time) (Estimate, bool) {
 	left := float64(j.ToGo())
 	recent, mean := j.Rate(now), j.meanRate(now)
@@ -64,28 +61,19 @@ func (j *Job) Remaining(now time.Time) (Estimate, bool) {
 		j.LacksWorkers(now) {
 		return Estimate{}, false
 	}
-	spread := 1 / math.Sqrt(float64(j.speed.n))
-	e := Estimate{
-		Low:  seconds(left / max(recent, mean) / (1 + spread)),
-		High: seconds(left/min(recent, mean)*(1+spread)) + j.Durations.Quantile(0.9),
-	}
-	if floor := j.notBefore(now); floor > e.Low {
-		e.High += floor - e.Low
-		e.Low = floor
-	}
-	return e, true
+	floor := j.notBefore(now)
+	return Estimate{
+		Low: max(floor, seconds(left/max(recent, mean))), High: max(floor, seconds(left/min(recent, mean))),
+	}, true
 }
 
 // notBefore returns a lower bound: the time until the last waiting retry, or until the breaker tests.
-func (j *Job) notBefore(now time.Time) time.Duration {
-	var floor time.Duration
-	if len(j.waiting.due) > 0 {
-		floor = j.waiting.latest.Sub(now) + j.Durations.Quantile(0.5)
+func (j *Job) notBefore(now time.Time) (floor time.Duration) {
+	for _, it := range j.waiting {
+		floor = max(floor, it.due.Sub(now))
 	}
-	for _, b := range j.circuit.breakers {
-		if b.Scope == events.WorkflowScope && b.Key == "" && b.State == Open {
-			floor = max(floor, b.Until.Sub(now))
-		}
+	if b, known := j.Breaker(events.WorkflowScope, ""); known && b.State == Open {
+		floor = max(floor, b.Until.Sub(now))
 	}
 	return floor
 }

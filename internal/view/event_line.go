@@ -13,9 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"prodigy/internal/check"
 	"prodigy/internal/duration"
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/term"
@@ -173,12 +171,7 @@ func (e EventLine) said(f eventField) bool {
 
 // words returns " name=value", or "" if the value is empty.
 func (f eventField) words() string {
-	switch f.name {
-	case "metrics":
-		return f.metrics()
-	case "errors":
-		return f.batch()
-	case "stderr_tail":
+	if f.name == "stderr_tail" {
 		return " stderr=" + inQuotes(strings.Join(term.LastLines(f.text(), 1), ""))
 	}
 	if name, ok := strings.CutSuffix(f.name, "_ms"); ok {
@@ -207,41 +200,6 @@ func momentIn(text string) (time.Time, bool) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	return t, err == nil
-}
-
-// metrics returns the counts that are not zero.
-func (f eventField) metrics() string {
-	var m errorpolicy.Metrics
-	if json.Unmarshal(f.value, &m) != nil {
-		return " metrics=?"
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, " items=%d", m.TotalItems)
-	for _, c := range []struct {
-		name  string
-		count int
-	}{{"successful", m.Successful}, {"failed", m.Failed}, {"skipped", m.Skipped}, {"rejected", m.Rejected}} {
-		if c.count > 0 {
-			fmt.Fprintf(&b, " %s=%d", c.name, c.count)
-		}
-	}
-	for t, n := range check.ByKey(m.ErrorTypes) {
-		fmt.Fprintf(&b, " %s=%d", t, n)
-	}
-	return b.String()
-}
-
-// batch returns the items of the errors and their error types.
-func (f eventField) batch() string {
-	var errs []errorpolicy.BatchError
-	if json.Unmarshal(f.value, &errs) != nil {
-		return " errors=?"
-	}
-	words := make([]string, 0, len(errs))
-	for _, e := range errs {
-		words = append(words, e.ItemID+":"+string(e.ErrorType))
-	}
-	return " " + term.Brief(strings.Join(words, " "), valueShown)
 }
 
 // inQuotes returns s as one line of bounded length, quoted if it is empty or contains blanks.

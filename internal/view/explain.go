@@ -453,7 +453,7 @@ func (x *explainer) now() string {
 	case InFlight:
 		words = fmt.Sprintf("attempt %d is running, or was when prodigy crashed", x.attempt)
 	case Waiting:
-		words = "waiting to retry, due at " + x.job.waiting.due[x.index].Local().Format(time.DateTime)
+		words = "waiting to retry, due at " + x.job.waiting[x.index].due.Local().Format(time.DateTime)
 	case Unseen, Pending:
 	default:
 		return words

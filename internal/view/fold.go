@@ -105,7 +105,7 @@ func (j *Job) Apply(r events.Record) {
 func (j *Job) applyAgent(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
-		j.waiting.remove(e.ItemIndex)
+		delete(j.waiting, e.ItemIndex)
 		j.found(e.ItemIndex)
 		j.atItems = true
 		a := &Attempt{
@@ -210,10 +210,10 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 			j.stopped(index)
 		}
 	}
-	for index := range j.waiting.due {
+	for index := range j.waiting {
 		// Its retry from the queue did not finish, and it is a dead letter as before.
 		if j.status.At(index).DeadLetter() {
-			j.waiting.remove(index)
+			delete(j.waiting, index)
 		}
 	}
 	j.slots = 0
@@ -262,11 +262,10 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	}
 	if e.Action.RunsAgain() {
 		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
-		j.waiting.add(e.ItemIndex, *e.RetryAt)
-		j.waiting.ids[e.ItemIndex] = e.ItemID
+		j.waiting[e.ItemIndex] = waitingItem{e.ItemID, *e.RetryAt}
 		return
 	}
-	j.waiting.remove(e.ItemIndex) // it may have been skipped while it waited
+	delete(j.waiting, e.ItemIndex) // it may have been skipped while it waited
 	j.Failures.add(now, e)
 	j.found(e.ItemIndex)
 }
@@ -411,9 +410,9 @@ func (j *Job) retryNow(now time.Time, e events.RetryNowRequested) {
 			a.Due = now
 		}
 	}
-	for index, due := range j.waiting.due {
-		if due.After(now) && e.Names(j.waiting.ids[index]) {
-			j.waiting.add(index, now)
+	for index, it := range j.waiting {
+		if it.due.After(now) && e.Names(it.id) {
+			j.waiting[index] = waitingItem{it.id, now}
 		}
 	}
 	if last := &j.Retried.Last; last.Due.After(now) && e.Names(last.ItemID) {

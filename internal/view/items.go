@@ -14,7 +14,7 @@ func (j *Job) StatusOf(index int) Status {
 	if _, ok := j.running[index]; ok {
 		return InFlight
 	}
-	if _, ok := j.waiting.due[index]; ok {
+	if _, ok := j.waiting[index]; ok {
 		return Waiting
 	}
 	if _, ok := j.merging[index]; ok {

@@ -86,7 +86,7 @@ func (j *Job) Running(now time.Time) int {
 }
 
 // Retrying returns the number of items that wait for another attempt.
-func (j *Job) Retrying() int { return len(j.waiting.due) }
+func (j *Job) Retrying() int { return len(j.waiting) }
 
 // Slots returns how many attempts may run at once; 0 while that is not known.
 func (j *Job) Slots() int {
@@ -99,7 +99,7 @@ func (j *Job) Slots() int {
 // Waiting returns the number of items that wait for another attempt, for the next try of a step, or for a
 // slot afterwards.
 func (j *Job) Waiting(now time.Time) int {
-	return len(j.waiting.due) + len(j.running) - j.AwaitWorkers(now) - j.Running(now)
+	return len(j.waiting) + len(j.running) - j.AwaitWorkers(now) - j.Running(now)
 }
 
 // paused reports whether an attempt waits until the job is continued, since the next try of its step has come
@@ -114,12 +114,13 @@ func (j *Job) NextRetry(now time.Time) time.Time {
 	if j.Hold() != nil {
 		return time.Time{}
 	}
-	_, step := j.parked(now)
-	item := j.waiting.first()
-	if item.IsZero() || !step.IsZero() && step.Before(item) {
-		return step
+	_, first := j.parked(now)
+	for _, it := range j.waiting {
+		if first.IsZero() || it.due.Before(first) {
+			first = it.due
+		}
 	}
-	return item
+	return first
 }
 
 // parked returns the number of attempts that wait for the next try of a step, and when the first is due.

@@ -152,10 +152,13 @@ func wide(parts []string) int {
 	return n
 }
 
-// shares draws a bar of so many cells. What is there at all has a cell of its own, and what is missing too.
+// shares draws a bar of so many cells.
 func (g Progress) shares(j *Job, cells int) string {
 	c := j.Counts
-	parts := []struct {
+	total := max(j.Total, c.Finished())
+	var b strings.Builder
+	sum, drawn := 0, 0
+	for _, p := range []struct {
 		n              int
 		colour         term.Colour
 		unicode, ascii string
@@ -163,22 +166,8 @@ func (g Progress) shares(j *Job, cells int) string {
 		{c.Successful, term.Green, "█", "#"},
 		{c.Skipped, term.Yellow, "▓", "~"},
 		{c.Failed + c.Rejected, term.Red, "▒", "x"},
-		{max(j.Total-c.Finished(), 0), "", "░", "-"},
-	}
-	total, sizes, largest := max(j.Total, c.Finished()), make([]int, len(parts)), 0
-	used := 0
-	for i, p := range parts {
-		if sizes[i] = cells * p.n / total; p.n > 0 && sizes[i] == 0 {
-			sizes[i] = 1
-		}
-		used += sizes[i]
-		if sizes[i] > sizes[largest] {
-			largest = i
-		}
-	}
-	sizes[largest] += cells - used
-	var b strings.Builder
-	for i, p := range parts {
+		{total - c.Finished(), "", "░", "-"},
+	} {
 		cell := p.ascii
 		if g.Unicode {
 			cell = p.unicode
@@ -186,7 +175,10 @@ func (g Progress) shares(j *Job, cells int) string {
 		if g.Unicode && g.Colours && p.colour != "" {
 			cell = "█" // the colours tell the parts apart
 		}
-		b.WriteString(g.Paint(p.colour, strings.Repeat(cell, sizes[i])))
+		sum += p.n
+		n := cells*sum/total - drawn
+		drawn += n
+		b.WriteString(g.Paint(p.colour, strings.Repeat(cell, n)))
 	}
 	return b.String()
 }

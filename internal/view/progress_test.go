@@ -105,7 +105,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		}},
 		{"40 columns leave room for the failures", Progress{Unicode: true}, seen(Resumed(errorpolicy.Metrics{TotalItems: 400, Successful: 252, Failed: 20}),
 			events.JobResumed{Completed: 272, Pending: 128},
-		), 40, 20, []string{" 68% ██████▒░░  272/400 done  20 failed"}},
+		), 40, 20, []string{" 68% █████▒░░░  272/400 done  20 failed"}},
 		{"very narrow and low", Progress{}, busy(), 12, 4, []string{" 40%", "2.0/s  3 r…"}},
 		{"colours take no room", Progress{Look: term.Look{Colours: true}, Unicode: true}, busy(), 42, 6, []string{
 			" 40% \xff[32m█\xff[0m\xff[33m█\xff[0m\xff[31m██\xff[0m░░░░░░  4/10 done  \xff[31m1 failed\xff[0m",
@@ -127,7 +127,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			}, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}, Fleet: true},
 			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}},
 		), 80, 24, []string{
-			"  0% #-----------------------------  1/500 done  0 failed  0 running  0 waiting",
+			"  0% ------------------------------  1/500 done  0 failed  0 running  0 waiting",
 			"12 slots on 3 workers  1 waiting for a worker",
 			"  waiting b  2s  for a worker",
 		}},
@@ -174,7 +174,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			events.JobResumed{Completed: 90, Pending: 9, InFlight: 1},
 			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 95}},
 		), 120, 40, []string{
-			" 91% ##########################~x--  91/100 done  4 failed  2 skipped  1 rejected  0 running  0 waiting",
+			" 91% #########################xx---  91/100 done  4 failed  2 skipped  1 rejected  0 running  0 waiting",
 			"30.0/min",
 		}},
 	} {

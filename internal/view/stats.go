@@ -24,29 +24,31 @@ func StatLines(jobID string, s events.Stats) (page [][2]string, rows []StatRow) 
 		page = append(page, [2]string{name, fmt.Sprintf(format, args...)})
 	}
 	add := func(name, key string, value any) { rows = append(rows, StatRow{name, key, value}) }
-	add("events", "", s.Events)
 	line("job", "%s", jobID)
+	add("events", "", s.Events)
 	if s.Events > 0 {
 		add("first", "", s.First)
 		add("last", "", s.Last)
 		line("time", "%s to %s", s.First.Local().Format(time.DateTime), s.Last.Local().Format(time.DateTime))
 	}
-	add("span_ms", "", s.SpanMS)
-	add("per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64))
-	line("events", "%d in %s, %.1f a second", s.Events, s.SpanMS, s.PerSecond)
-	add("items", "", s.Items)
-	line("items", "%d", s.Items)
-	add("agents", "", s.Agents)
-	add("attempts", "", s.Attempts)
-	add("retries", "", s.Retries)
-	line("attempts", "%d by %s, %d retried", s.Attempts, check.Counted(s.Agents, "agent"), s.Retries)
-	add("step_retries", "", s.StepRetries)
-	line("step retries", "%d", s.StepRetries)
 	d := s.Durations
-	add("durations", "", d.Count)
-	add("duration", "p50_ms", d.P50)
-	add("duration", "p95_ms", d.P95)
-	add("duration", "max_ms", d.Max)
+	rows = append(rows, []StatRow{
+		{"span_ms", "", s.SpanMS},
+		{"per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64)},
+		{"items", "", s.Items},
+		{"agents", "", s.Agents},
+		{"attempts", "", s.Attempts},
+		{"retries", "", s.Retries},
+		{"step_retries", "", s.StepRetries},
+		{"durations", "", d.Count},
+		{"duration", "p50_ms", d.P50},
+		{"duration", "p95_ms", d.P95},
+		{"duration", "max_ms", d.Max},
+	}...)
+	line("events", "%d in %s, %.1f a second", s.Events, s.SpanMS, s.PerSecond)
+	line("items", "%d", s.Items)
+	line("attempts", "%d by %s, %d retried", s.Attempts, check.Counted(s.Agents, "agent"), s.Retries)
+	line("step retries", "%d", s.StepRetries)
 	if d.Count > 0 {
 		line("took", "duration p50 %s, p95 %s, max %s", d.P50, d.P95, d.Max)
 	}

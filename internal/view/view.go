@@ -51,7 +51,9 @@ type Job struct {
 	// The number of slots that this run is known to have used.
 	slots int
 
-	waiting waiting
+	// The items between two attempts, by index.
+	waiting map[int]waitingItem
+
 	circuit circuit
 
 	// The records of what holds the job back, by the name of their events.Hold, and when that was so.
@@ -260,6 +262,12 @@ type Attempt struct {
 	Straggling bool `json:"straggling,omitempty"`
 }
 
+// waitingItem is an item between two attempts, and when the next is due.
+type waitingItem struct {
+	id  string
+	due time.Time
+}
+
 // printedLine is the last line that a step of an item has printed.
 type printedLine struct{ step, text string }
 
@@ -269,7 +277,7 @@ func New() *Job {
 		Ending: Ending{State: jobs.Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{},
 		merging: map[int]queued{},
 		printed: map[string]printedLine{}, held: map[string]events.Record{},
-		waiting: waiting{due: map[int]time.Time{}, ids: map[int]string{}},
+		waiting: map[int]waitingItem{},
 		circuit: circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}},
 	}
 }

@@ -216,11 +216,16 @@ func (p *plot) background(height float64) (list []rect) {
 		_, r := p.period(b, events.Say(b.Record).Clause(), "pause")
 		list = append(list, r)
 	}
-	for _, b := range p.job.BreakerPeriods() {
-		if _, t, _ := events.Transition(b.Event); t.Key == "" { // those of keys have a chart of their own
-			_, r := p.breaker(b)
-			list = append(list, r)
+	breakers := p.job.BreakerPeriods()
+	for _, b := range breakers[:min(len(breakers), changesKept)] {
+		scope, t, _ := events.Transition(b.Event)
+		what := "open"
+		if _, half := b.Event.(events.CircuitHalfOpen); half {
+			what = "half-open"
 		}
+		text := "breaker of " + scope + term.Prefixed(", key ", t.Key) + " " + what
+		_, r := p.period(b, text, "breaker-"+what)
+		list = append(list, r)
 	}
 	for i := range list {
 		list[i].H = height
@@ -285,17 +290,6 @@ func (t *tally) text(node string) string {
 		text += fmt.Sprintf(", %d returned or stopped", t.back)
 	}
 	return text
-}
-
-// breaker returns how long a breaker was not closed, and draws it.
-func (p *plot) breaker(b view.Period) (time.Duration, rect) {
-	scope, t, _ := events.Transition(b.Event)
-	what := "open"
-	if _, half := b.Event.(events.CircuitHalfOpen); half {
-		what = "half-open"
-	}
-	text := "breaker of " + scope + term.Prefixed(", key ", t.Key) + " " + what
-	return p.period(b, text, "breaker-"+what)
 }
 
 // attempt draws an attempt as a bar.

@@ -31,14 +31,8 @@ type charts struct {
 	// What held back starts, by its name.
 	Held map[string]*hold
 
-	// When breakers were open. It is nil if no breaker of a key has opened.
-	Breakers *chart
-
 	// The rates that the workflow allows, in words.
 	Rates string
-
-	// The number of breakers that are not drawn.
-	Shut int
 }
 
 // draw folds the log and draws it. It reads the log twice. Now is the time if the job is running, else zero.
@@ -60,9 +54,8 @@ func draw(records iter.Seq2[events.Record, error], now time.Time, kept bounds) (
 	}
 	p.finish(!now.IsZero())
 	job := p.job
-	breakers, more := p.breakers()
 	return job, charts{
-		Busy: p.busy(), Held: p.held(), Rates: strings.Join(p.rates, ", "), Breakers: breakers, Shut: more,
+		Busy: p.busy(), Held: p.held(), Rates: strings.Join(p.rates, ", "),
 		Merges:     mergesOf(job, p, kept.rows),
 		Throughput: p.throughput(), Slots: p.slots(), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()),
 		Durations: &job.Durations,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html/template"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,7 +43,7 @@ func shownText(text []byte) template.HTML {
 }
 
 // pen is how a terminal would show the next character. Its colours are the eight of ECMA-48, of which each scheme of
-// the pages has readable shades: the bright ones, the 256 and 24 bits become the nearest of them.
+// the pages has readable shades, the bright ones included. Of other colours text is as if it had none.
 type pen struct {
 	text, ground int  // the number of a colour, plus 1; zero is the colour of the page
 	on           uint // the bit n is set for the attribute that the parameter n switches on
@@ -91,16 +90,19 @@ func (p *pen) set(parameters string) {
 		list = append(list, min(n, 255))
 	}
 	for len(list) > 0 {
-		n, colour := list[0], list[0]%10
+		n := list[0]
 		list = list[1:]
 		at := &p.text
 		if n/10 == 4 || n/10 == 10 {
 			at = &p.ground
 		}
-		if n == 38 || n == 48 {
-			colour, list = nearest(list)
-		}
 		switch {
+		case n == 38 || n == 48: // one of 256, of which the first are these, or of 24 bits
+			*at = 0
+			if len(list) == 2 && list[0] == 5 && list[1] < 16 {
+				*at = 1 + list[1]%8
+			}
+			return
 		case n == 0:
 			*p = pen{}
 		case n < 10:
@@ -110,43 +112,7 @@ func (p *pen) set(parameters string) {
 		case n > 22 && n < 30:
 			p.on &^= 1 << (n - 20)
 		case n >= 30 && n < 50, n >= 90 && n < 98, n >= 100 && n < 108:
-			*at = (colour + 1) % 10 // 9 stands for the colour of the page
+			*at = (n%10 + 1) % 10 // 9 stands for the colour of the page
 		}
 	}
-}
-
-// nearest returns the number of the colour that is like the one that the list begins with: 5 and an index, or 2 and the
-// values of red, green and blue. What follows another kind has no meaning.
-func nearest(list []int) (colour int, rest []int) {
-	var rgb []int
-	switch {
-	case len(list) > 3 && list[0] == 2:
-		rgb, rest = list[1:4], list[4:]
-	case len(list) < 2 || list[0] != 5:
-		return 9, nil
-	default:
-		n := list[1]
-		rest = list[2:]
-		if n < 16 {
-			return n % 8, rest
-		}
-		if n < 232 { // a cube with edges of six
-			n -= 16
-			for _, level := range []int{n / 36, n / 6 % 6, n % 6} {
-				rgb = append(rgb, 40*level+55*min(level, 1))
-			}
-		} else {
-			rgb = []int{10 * (n - 231)} // greys
-		}
-	}
-	least, most := slices.Min(rgb), slices.Max(rgb)
-	if 4*least >= 3*most {
-		return 7 * (most / 128), rest
-	}
-	for i, v := range rgb {
-		if 2*v > least+most {
-			colour |= 1 << i
-		}
-	}
-	return colour, rest
 }

@@ -1,13 +1,11 @@
 package web
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/view"
 )
 
 // busy draws how many slots were busy, and what held back starts. A second chart has how often agents started, of a job
@@ -58,61 +56,4 @@ func (p *plot) busy() []chart {
 		return []chart{atOnce}
 	}
 	return []chart{atOnce, starts}
-}
-
-// breakersDrawn bounds the breakers that have a row of their own.
-const breakersDrawn = 40
-
-// breakers draws when breakers were not closed, each in a row: those that were so the longest. It returns nil
-// if only breakers without keys were, which the chart of the slots shows.
-func (p *plot) breakers() (c *chart, more int) {
-	type id struct{ scope, key string }
-	idOf := func(b view.Period) id {
-		scope, t, _ := events.Transition(b.Event)
-		return id{scope, t.Key}
-	}
-	long := map[id]time.Duration{}
-	keyed := false
-	for _, b := range p.job.BreakerPeriods() {
-		one := idOf(b)
-		keyed = keyed || one.key != ""
-		lasted, _ := p.breaker(b)
-		long[one] += lasted
-	}
-	if !keyed {
-		return nil, 0
-	}
-	var rows []id
-	for one := range long {
-		rows = append(rows, one)
-	}
-	slices.SortFunc(rows, func(a, b id) int {
-		return cmp.Or(cmp.Compare(long[b], long[a]), cmp.Compare(a.scope, b.scope), cmp.Compare(a.key, b.key))
-	})
-	more = max(len(rows)-breakersDrawn, 0)
-	rows = rows[:len(rows)-more]
-	const row = 20.0
-	drawn := p.chart(row * float64(len(rows)))
-	c, at := &drawn, map[id]float64{}
-	c.Name = fmt.Sprintf("Open circuit breakers over time (%d)", len(rows))
-	for i, one := range rows {
-		y := row * float64(i)
-		at[one] = y
-		name := one.key
-		if one.scope != events.WorkflowScope {
-			name = one.scope + " " + name
-		}
-		c.Labels = append(c.Labels, label{
-			X: 4, Y: y + row - 6,
-			Text: name + ", " + exactly(long[one]),
-		})
-	}
-	for _, b := range p.job.BreakerPeriods() {
-		if y, drawn := at[idOf(b)]; drawn {
-			_, r := p.breaker(b)
-			r.Y, r.H = y, row-2
-			c.Rects = append(c.Rects, r)
-		}
-	}
-	return c, more
 }

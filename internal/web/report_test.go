@@ -420,7 +420,7 @@ func TestALaneShowsTheShareThatFailed(t *testing.T) {
 	}
 }
 
-// The changes of the limits are drawn with their reasons, and the breakers of keys in rows of their own; a job without either has none of these charts.
+// The changes of the limits are drawn with their reasons, and the breakers of keys with these.
 func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2})
@@ -455,7 +455,7 @@ func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 	page := pageOf(t, s.source())
 	for _, want := range []string{
 		"after 3s: 4 at once, 12.5/s: nothing was refused &lt;", "after 2s: 2 of 2 at once", "after 6s: 1 of 4 at once", "10 starts in a second", // one in a tenth of a second
-		"<h2>Circuit breakers by key</h2>", "slow.example, 2s", "breaker of workflow, key slow.example open, for 2s",
+		"breaker of workflow, key slow.example open, for 2s",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in the page", want)
@@ -467,7 +467,7 @@ func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 		}
 	}
 	page = pageOf(t, plain.source())
-	if !strings.Contains(page, "after 2s: 2 of 2 at once") || strings.Contains(page, "Starts per second") || strings.Contains(page, "by key") {
+	if !strings.Contains(page, "after 2s: 2 of 2 at once") || strings.Contains(page, "Starts per second") {
 		t.Error("a job without limits that change must have a chart of its busy slots only")
 	}
 }
@@ -623,7 +623,7 @@ func TestChartsOfLimitsStaySmall(t *testing.T) {
 	}
 	s.at(time.Hour, events.JobCompleted{})
 	_, charts, err := chartsOf(s.source().Records, time.Time{})
-	if err != nil || len(charts) > 400_000 || !strings.Contains(string(charts), "And 2\u202f960 more with less time") {
+	if err != nil || len(charts) > 400_000 {
 		t.Errorf("%d bytes, %v", len(charts), err)
 	}
 }
