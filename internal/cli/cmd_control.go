@@ -50,6 +50,18 @@ is faster: it kills running items after the grace period.`,
 	})
 }
 
+// newStopCommand returns the command that stops a run as Ctrl-C in its terminal would.
+func newStopCommand(con *console) *cobra.Command {
+	return newSteerCommand(con, job.Stop, &cobra.Command{
+		Use:   "stop [job]",
+		Short: "Stop a running job; it can be resumed",
+		Long: `Stop a running job, as Ctrl-C in its terminal does: no new items start, and running items get the
+grace period of the run to finish. Waits until the job has stopped; a second stop kills running
+items. Resume it with 'prodigy resume'.`,
+		Example: "  prodigy stop\n  prodigy stop mapreduce-20261120-1615",
+	})
+}
+
 // newCancelCommand returns the command that ends a job for good. Only resume --force takes it up again.
 func newCancelCommand(con *console) *cobra.Command {
 	return newSteerCommand(con, job.Cancel, &cobra.Command{
@@ -75,7 +87,7 @@ func newSteerCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Com
 }
 
 // endsRun reports whether the run ends after a request.
-func endsRun(verb job.Verb) bool { return verb == job.Drain || verb == job.Cancel }
+func endsRun(verb job.Verb) bool { return verb == job.Drain || verb == job.Cancel || verb == job.Stop }
 
 // newScaleCommand returns the command that sets the slots of a running job, or changes them by a number with a sign.
 func newScaleCommand(con *console) *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"prodigy/internal/job"
@@ -104,10 +105,17 @@ func steer(ctx context.Context, con *console, place jobs.Job, r job.Request, awa
 func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, await bool) error {
 	r.By = userName()
 	pid := place.Runner()
-	if jobs.Suspended(pid) {
+	suspended, stop := jobs.Suspended(pid), r.Do == job.Stop
+	if suspended && !stop {
 		return refusef("job %s does not respond: its process %d is suspended; continue it with kill -CONT %d", place.ID, pid, pid)
 	}
-	answer, err := job.Ask(place.ControlSocket(), r)
+	answer, err := job.Answer{}, job.ErrNobody
+	if !suspended {
+		answer, err = job.Ask(place.ControlSocket(), r)
+	}
+	if stop && (err != nil || !answer.Done) {
+		answer, err = job.Done("asked process %d to stop", pid), terminate(pid)
+	}
 	// it just begins, or ends
 	for until := time.Now().Add(beginTime); errors.Is(err, job.ErrNobody) && time.Now().Before(until); {
 		if err := checkRunning(place, r.Do); err != nil {
@@ -134,6 +142,21 @@ func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, 
 		return nil
 	}
 	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, place, pid) })
+}
+
+// terminate asks a process to stop by a signal. It does nothing if the process has just ended.
+func terminate(pid int) error {
+	if pid == 0 {
+		return errors.New("its process is not visible from here; press Ctrl-C in its terminal")
+	}
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Signal(syscall.SIGTERM)
+	}
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
 }
 
 // userName returns the name of the user, for the record of a request.

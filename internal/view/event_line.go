@@ -13,7 +13,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/term"
@@ -171,6 +173,9 @@ func (e EventLine) said(f eventField) bool {
 
 // words returns " name=value", or "" if the value is empty.
 func (f eventField) words() string {
+	if f.name == "metrics" {
+		return f.metrics()
+	}
 	if f.name == "stderr_tail" {
 		return " stderr=" + inQuotes(strings.Join(term.LastLines(f.text(), 1), ""))
 	}
@@ -200,6 +205,26 @@ func momentIn(text string) (time.Time, bool) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	return t, err == nil
+}
+
+// metrics returns the counts that are not zero.
+func (f eventField) metrics() string {
+	var m errorpolicy.Metrics
+	if json.Unmarshal(f.value, &m) != nil {
+		return " metrics=?"
+	}
+	text := fmt.Sprintf(" items=%d", m.TotalItems)
+	for name, n := range check.ByKey(map[string]int{
+		"failed": m.Failed, "rejected": m.Rejected, "skipped": m.Skipped, "successful": m.Successful,
+	}) {
+		if n > 0 {
+			text += fmt.Sprintf(" %s=%d", name, n)
+		}
+	}
+	for t, n := range check.ByKey(m.ErrorTypes) {
+		text += fmt.Sprintf(" %s=%d", t, n)
+	}
+	return text
 }
 
 // inQuotes returns s as one line of bounded length, quoted if it is empty or contains blanks.

@@ -36,7 +36,7 @@ func TestEventLineSaysWhatAPersonWantsToKnow(t *testing.T) {
 		`"type":"StepRetrying","item_id":"item_3","step":"shell","attempt":1,"error_type":"timeout","error":"a\\r\\nb",` +
 			`"computed_delay_ms":10,"delay_ms":12.5,"waited_ms":12.5`: `StepRetrying        item_id=item_3 step=shell attempt=1 error_type=timeout error="a | b" delay=13ms`,
 		`"type":"JobCompleted","duration_ms":61000,"metrics":{"total_items":6,"successful":5,"failed":1,"skipped":0,"rejected":0,` +
-			`"failure_rate":0.1666,"error_types":{"timeout":1},"failure_patterns":[]},"reason":""`: `JobCompleted        duration=1m1s metrics={"total_items":6,"successful":5,"failed":1,"skipped":0,"rejected":0,"failure_rate":0.1666,"error_types":{"timeout":1},"…`,
+			`"failure_rate":0.1666,"error_types":{"timeout":1},"failure_patterns":[]},"reason":""`: `JobCompleted        duration=1m1s items=6 failed=1 successful=5 timeout=1`,
 		`"type":"ErrorBatch","size":2,"errors":[{"item_id":"a","error_type":"timeout","error":"x"},{"item_id":"b","error_type":"network","error":"y"}]`: `ErrorBatch          size=2 errors=[{"item_id":"a","error_type":"timeout","error":"x"},{"item_id":"b","error_type":"network","error":"y"}]`,
 		`"type":"StepFailed","item_id":"i","error":"\\u001b[31mred"`:                                                                                    `StepFailed          item_id=i error="` + "\ufffd" + `[31mred"`,
 	} {
