@@ -56,26 +56,6 @@ func TestAboutYieldsWhatReadDoesOfAnItem(t *testing.T) {
 			t.Errorf("about %q (-want +got):\n%s", id, diff)
 		}
 	}
-	for _, ids := range []map[string]bool{{}, {"item_1": true}, {"item_10": true, `q"uote`: true, "unknown": true}, {"a": true, "line\nbreak": true, "<script>": true, "žluť": true}} {
-		var want, got []Record
-		for r, err := range Read(dir) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if ids[Subject(r.Event)] {
-				want = append(want, r)
-			}
-		}
-		for r, err := range AboutItems(dir, ids) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, r)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("about %v (-want +got):\n%s", ids, diff)
-		}
-	}
 }
 
 // A line that another program has written is decoded, whatever its head looks like.

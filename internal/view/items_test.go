@@ -90,13 +90,13 @@ func TestItemsAreSearchedByStatusAndFailure(t *testing.T) {
 		{true, Skipped, "refused", []int{2}},
 		{true, "", "<no such>", nil},
 	} {
-		s, err := SearchItems(itemLog(), c.running, c.status, c.failure)
+		s, err := ListItems(itemLog(), c.running)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []int
 		for i := range 10 {
-			if s.Found(i) {
+			if s.Fits(i, c.status, c.failure) {
 				got = append(got, i)
 			}
 		}
@@ -124,7 +124,7 @@ func TestADeadLetterWhoseRetryWasStoppedIsOneAsBefore(t *testing.T) {
 }
 
 func TestCoursesHaveTheLastAttemptAndFailure(t *testing.T) {
-	got, err := Courses(itemLog())
+	got, err := ListItems(itemLog(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestCoursesHaveTheLastAttemptAndFailure(t *testing.T) {
 		4: {Attempts: 2, Last: at(15), Duration: 1500 * time.Millisecond, Failure: "timed out", Type: "network", Step: "get"},
 	}
 	for index := range 10 {
-		if got, want := got[index], want[index]; slices.Contains([]int{0, 1, 3, 4, 9}, index) && got != want {
+		if got, want := got.Course(index), want[index]; slices.Contains([]int{0, 1, 3, 4, 9}, index) && got != want {
 			t.Errorf("item %d: got  %+v\nwant %+v", index, got, want)
 		}
 	}

@@ -81,7 +81,7 @@ func (s *Server) act(kind ActionKind) http.HandlerFunc {
 // become more than most, which the person was told.
 func (s *Server) takeAll(place jobs.Job, q itemQuery, most int, a *Action) error {
 	running := place.Running()
-	found, err := view.SearchItems(events.Read(place.EventsDir()), running, q.State, q.Failure)
+	found, err := view.ListItems(events.Read(place.EventsDir()), running)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (s *Server) itemOrItems(r *http.Request, place jobs.Job) (page, error) {
 func (s *Server) items(r *http.Request, place jobs.Job) (page, error) {
 	running := place.Running()
 	q := itemQueryOf(r.URL.Query())
-	found, err := view.SearchItems(events.Read(place.EventsDir()), running, q.State, q.Failure)
+	found, err := view.ListItems(events.Read(place.EventsDir()), running)
 	if err != nil {
 		return page{}, err
 	}
@@ -81,51 +81,33 @@ func (s *Server) items(r *http.Request, place jobs.Job) (page, error) {
 }
 
 // fill adds the rows of the page. Only the items of the page are decoded, unless all are for their names.
-func (s *Server) fill(list *itemList, found *view.Search) error {
+func (s *Server) fill(list *itemList, found *view.Listing) error {
 	q := list.Query
 	all, err := s.matching(list.Place, found, q)
 	if err != nil {
 		return err
 	}
 	list.Found = len(all)
-	for _, index := range all {
-		if list.CanAct(found.Job.StatusOf(index)) {
+	rows := make([]itemRow, len(all))
+	for i, index := range all {
+		rows[i] = itemRow{Item{Index: index}, found.Job.StatusOf(index), found.Course(index)}
+		if list.CanAct(rows[i].State) {
 			list.Selectable++
 		}
 	}
 	if by := itemOrder(q.Sort); by != nil {
-		courses, err := view.Courses(events.Read(list.Place.EventsDir()))
-		if err != nil {
-			return err
-		}
-		rows := make([]itemRow, len(all))
-		for i, index := range all {
-			rows[i] = itemRow{Item{Index: index}, found.Job.StatusOf(index), courses[index]}
-		}
 		slices.SortFunc(rows, func(a, b itemRow) int { return cmp.Or(by(a, b), cmp.Compare(a.Index, b.Index)) })
-		for i, row := range rows {
-			all[i] = row.Index
-		}
 	}
 	first := min(min(q.Page-1, len(all))*itemsListed, len(all))
-	shown := all[first:min(first+itemsListed, len(all))]
-	onPage := map[string]bool{}
-	for it, err := range s.Data.EachItem(list.Place, func(index int) bool { return slices.Contains(shown, index) }) {
+	list.Rows = rows[first:min(first+itemsListed, len(all))]
+	row := func(index int) int {
+		return slices.IndexFunc(list.Rows, func(r itemRow) bool { return r.Index == index })
+	}
+	for it, err := range s.Data.EachItem(list.Place, func(index int) bool { return row(index) >= 0 }) {
 		if err != nil {
 			return err
 		}
-		onPage[it.ID] = true
-		list.Rows = append(list.Rows, itemRow{Item: it, State: found.Job.StatusOf(it.Index)})
-	}
-	slices.SortFunc(list.Rows, func(a, b itemRow) int {
-		return cmp.Compare(slices.Index(shown, a.Index), slices.Index(shown, b.Index))
-	})
-	courses, err := view.Courses(events.AboutItems(list.Place.EventsDir(), onPage))
-	if err != nil {
-		return err
-	}
-	for i := range list.Rows {
-		list.Rows[i].Course = courses[list.Rows[i].Index]
+		list.Rows[row(it.Index)].Item = it
 	}
 	list.From, list.To = first+1, first+len(list.Rows)
 	if q.Page > 1 {
@@ -140,13 +122,13 @@ func (s *Server) fill(list *itemList, found *view.Search) error {
 }
 
 // matching returns the indexes of the items that a query selects, in the order of the items.
-func (s *Server) matching(place jobs.Job, found *view.Search, q itemQuery) (all []int, err error) {
+func (s *Server) matching(place jobs.Job, found *view.Listing, q itemQuery) (all []int, err error) {
 	wanted := func(index int) bool {
-		if q.Name != "" || !found.Found(index) {
-			return found.Found(index)
+		fits := found.Fits(index, q.State, q.Failure)
+		if fits && q.Name == "" {
+			all = append(all, index)
 		}
-		all = append(all, index)
-		return false
+		return fits && q.Name != ""
 	}
 	for it, err := range s.Data.EachItem(place, wanted) {
 		if err != nil {
