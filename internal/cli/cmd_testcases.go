@@ -163,7 +163,9 @@ func isTestFile(path string) bool {
 }
 
 // testFile runs the chosen cases of a file.
-func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp) ([]web.TestCase, error) {
+func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp) (
+	[]web.TestCase, error,
+) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, refusef("%w", err)

@@ -316,9 +316,9 @@ func recordedFlags(args []string, dir string) []fleetFlag {
 	return flags
 }
 
-// lastFleet returns the flags by which a command continues a job on the fleet that its items ran on last: those that the
-// job was begun with, and the broker if they do not name it, and neither the environment nor the configuration does. It
-// returns none if the items ran on this machine.
+// lastFleet returns the flags by which a command continues a job on the fleet that its items ran on last: those that
+// the job was begun with, and the broker if they do not name it, and neither the environment nor the configuration
+// does. It returns none if the items ran on this machine.
 func lastFleet(place jobs.Job, meta jobs.Meta) []fleetFlag {
 	flags := recordedFlags(meta.Args, meta.Dir)
 	broker, err := job.BrokerOf(place)

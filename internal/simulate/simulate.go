@@ -266,8 +266,8 @@ func (e *TimeError) Error() string {
 		duration.Format(e.After))
 }
 
-// Run simulates a job. The end of ctx, which is looked at when anything is recorded and each virtual minute, stops it as
-// a signal stops a run. The errors are those of mapreduce.Run, and errStuck. What the job counted is in the
+// Run simulates a job. The end of ctx, which is looked at when anything is recorded and each virtual minute, stops it
+// as a signal stops a run. The errors are those of mapreduce.Run, and errStuck. What the job counted is in the
 // Result, and its log below the home of the Config, marked as simulated.
 func Run(ctx context.Context, sim Job) (result mapreduce.Result, err error) {
 	c, w := sim.Config, inside(sim.Workflow)

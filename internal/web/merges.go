@@ -64,7 +64,8 @@ func (p *plot) mergeQueue() chart {
 		if !v.Passed {
 			class, how = "bad", " failed in "+v.Step+": "+cut(v.Error, itemShown)
 		}
-		bar(1, v.Began, v.Began.Add(v.Duration), class, "verify of "+namesOf(v.ItemIDs)+how+" after "+exactly(v.Duration))
+		title := "verify of " + namesOf(v.ItemIDs) + how + " after " + exactly(v.Duration)
+		bar(1, v.Began, v.Began.Add(v.Duration), class, title)
 	}
 	if v := m.Verifying; v != nil {
 		bar(1, v.Began, p.job.Last, "unended", "verify of "+namesOf(v.ItemIDs))

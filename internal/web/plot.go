@@ -124,7 +124,7 @@ type plot struct {
 	ended  [columns][unended + 1]int
 	starts [columns]int
 
-	// Items: those that wait for their next attempt or to be merged, those with an outcome, and the failed ones of these.
+	// Items: those that wait for their next attempt or to be merged, those with an outcome, and the failed of these.
 	waiting, merging, finished, failed series
 
 	// Attempts at a time, how many there may be, and how many may start in a second; 0 if nothing limits that.
