@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -19,6 +18,7 @@ const (
 	startedKept  = 20 // files of commands that were started from a page
 	startedShown = 3
 	startedTime  = "20060102-150405.000000000"
+	startedExt   = ".log"
 )
 
 // The first line of such a file is the command. Its last line says how the command ended, and begins with a character
@@ -31,16 +31,13 @@ func CreateStarted(place jobs.Job, command string, now time.Time) (*os.File, err
 	if err := os.MkdirAll(place.StartedDir(), 0o700); err != nil {
 		return nil, err
 	}
-	names, err := startedNames(place)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names[:max(len(names)-startedKept+1, 0)] {
-		if err := os.Remove(filepath.Join(place.StartedDir(), name)); err != nil {
+	paths := startedFiles(place)
+	for _, path := range paths[:max(len(paths)-startedKept+1, 0)] {
+		if err := os.Remove(path); err != nil {
 			return nil, err
 		}
 	}
-	path := filepath.Join(place.StartedDir(), now.UTC().Format(startedTime)+".log")
+	path := filepath.Join(place.StartedDir(), now.UTC().Format(startedTime)+startedExt)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -57,24 +54,15 @@ func EndStarted(f io.Writer, outcome string) error {
 	return err
 }
 
-// startedNames returns the names of these files, the oldest first.
-func startedNames(place jobs.Job) ([]string, error) {
-	entries, err := os.ReadDir(place.StartedDir())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	var names []string
+// startedFiles returns the paths of these files, the oldest first.
+func startedFiles(place jobs.Job) (paths []string) {
+	entries, _ := os.ReadDir(place.StartedDir()) // what cannot be read is left out
 	for _, e := range entries {
-		if _, err := timeOfStarted(e.Name()); err == nil {
-			names = append(names, e.Name())
+		if filepath.Ext(e.Name()) == startedExt {
+			paths = append(paths, filepath.Join(place.StartedDir(), e.Name()))
 		}
 	}
-	return names, err // ReadDir has sorted them
-}
-
-// timeOfStarted reads the time from the name of a file. It returns an error for other files.
-func timeOfStarted(name string) (time.Time, error) {
-	return time.Parse(startedTime+".log", name)
+	return paths
 }
 
 // started is a command that was started from a page.
@@ -100,52 +88,23 @@ func (s started) Open() bool {
 
 // startedIn returns the newest commands that were started for a job, the newest first. What cannot be read is left out.
 func startedIn(place jobs.Job) []started {
-	names, err := startedNames(place)
-	if err != nil {
-		return nil
-	}
 	var list []started
-	for _, name := range slices.Backward(names) {
-		if s, err := readStarted(filepath.Join(place.StartedDir(), name)); err == nil {
-			list = append(list, s)
+	for _, path := range slices.Backward(startedFiles(place)) {
+		name := strings.TrimSuffix(filepath.Base(path), startedExt)
+		at, wrong := time.Parse(startedTime, name)
+		text, err := os.ReadFile(path)
+		if err != nil || wrong != nil {
+			continue
 		}
-		if len(list) == startedShown {
+		command, text, _ := bytes.Cut(text, []byte("\n"))
+		text = text[max(len(text)-commandShown, 0):]
+		s := started{Name: "started-" + name, Time: at, Command: string(command), Text: text}
+		if i := bytes.LastIndex(text, []byte(endMark)); i >= 0 {
+			s.Text, s.Outcome = text[:i], strings.TrimSpace(string(text[i+len(endMark):]))
+		}
+		if list = append(list, s); len(list) == startedShown {
 			break
 		}
 	}
 	return list
-}
-
-// readStarted reads the command, its outcome, and the end of what it printed from a file.
-func readStarted(path string) (started, error) {
-	name := filepath.Base(path)
-	at, err := timeOfStarted(name)
-	if err != nil {
-		return started{}, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return started{}, err
-	}
-	defer check.Quietly(f.Close)
-	info, err := f.Stat()
-	if err != nil {
-		return started{}, err
-	}
-	head := make([]byte, commandShown)
-	n, err := f.ReadAt(head, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return started{}, err
-	}
-	command, _, _ := bytes.Cut(head[:n], []byte("\n"))
-	from := max(info.Size()-commandShown, int64(len(command))+1)
-	text, err := io.ReadAll(io.NewSectionReader(f, from, commandShown))
-	if err != nil {
-		return started{}, err
-	}
-	s := started{Name: "started-" + strings.TrimSuffix(name, ".log"), Time: at, Command: string(command), Text: text}
-	if i := bytes.LastIndex(text, []byte(endMark)); i >= 0 {
-		s.Text, s.Outcome = text[:i], strings.TrimSpace(string(text[i+len(endMark):]))
-	}
-	return s, nil
 }
