@@ -408,6 +408,9 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 		l.Printf("fleet: %s%s", term.Visible(d.Broker), term.Prefixed(": ", slots))
 	}
 	if d.State != jobs.Running {
+		if text := view.Adapted(j); text != "" {
+			l.Print(text)
+		}
 		return
 	}
 	if d.recorded != nil {

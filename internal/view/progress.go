@@ -75,7 +75,9 @@ func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 		add(append([]string{g.bar(j, width, counts)}, counts...)...)
 		add(term.Cut(width, strings.Join(g.pace(j, now), "  ")))
 		for _, text := range g.HoldingBack(j, now) {
-			add(text)
+			for line := range strings.SplitSeq(term.Look{Width: width}.Fold(2, text), "\n") {
+				add(g.Paint(term.Yellow, line))
+			}
 		}
 		failed := g.failures(j, width)
 		room := rows - len(list) - len(failed)
@@ -228,11 +230,11 @@ func (g Progress) pace(j *Job, now time.Time) []string {
 
 // HoldingBack returns what holds items back, a line each.
 func (g Progress) HoldingBack(j *Job, now time.Time) []string {
-	list := check.Each(g.holds(j, now), func(text string) string { return g.Paint(term.Yellow, text) })
+	list := g.holds(j, now)
 	if g.Rate != "" {
 		list = append(list, "waiting for rate limit "+g.Rate)
 	}
-	if text := adapted(j); text != "" {
+	if text := Adapted(j); text != "" {
 		list = append(list, text)
 	}
 	return append(list, g.breakers(j, now)...)
@@ -376,7 +378,7 @@ func (g Progress) breakers(j *Job, now time.Time) (lines []string) {
 	all := j.Breakers()
 	for i, b := range all {
 		if i == breakersShown {
-			return append(lines, g.Paint(term.Yellow, fmt.Sprintf("%d more circuit breakers open", len(all)-i)))
+			return append(lines, fmt.Sprintf("%d more circuit breakers open", len(all)-i))
 		}
 		text := "circuit breaker half-open, probing"
 		if b.State == Open {
@@ -387,7 +389,7 @@ func (g Progress) breakers(j *Job, now time.Time) (lines []string) {
 		}
 		text = term.Visible(b.Key) + term.Prefixed(": ", text) + term.Prefixed(", ", g.Meanwhile(j, b, now)) +
 			term.Prefixed(": ", Opened(b))
-		lines = append(lines, g.Paint(term.Yellow, strings.TrimPrefix(text, ": ")))
+		lines = append(lines, strings.TrimPrefix(text, ": "))
 	}
 	return lines
 }
@@ -535,8 +537,8 @@ func RateHeld(rates []events.StartRate, ago time.Duration) string {
 	return ""
 }
 
-// adapted returns how many agents run at once, in a job that finds that out, and why; "": it has not changed that yet.
-func adapted(j *Job) string {
+// Adapted returns how many agents run at once, in a job that finds that out, and why; "": it has not changed that yet.
+func Adapted(j *Job) string {
 	if j.Limit == nil {
 		return ""
 	}

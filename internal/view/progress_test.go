@@ -88,7 +88,8 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		{"80 columns", Progress{Unicode: true}, busy(), 80, 24, []string{
 			" 40% █▓▒▒░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running",
 			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed ou…",
-			"circuit breaker open, probes in 28s, 4 items will be rejected: 5 consecutive f…",
+			"circuit breaker open, probes in 28s, 4 items will be rejected: 5 consecutive",
+			"  failures, the last timeout: timed out after 1s",
 			"  running f  2s  attempt 2",
 			"  running g  2s  step fetch",
 			"  failed  d  timeout: timed out after 1s",
@@ -97,7 +98,10 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		{"narrow, without Unicode", Progress{}, busy(), 42, 40, []string{
 			" 40% #~xx------  4/10 done  1 failed",
 			"2.0/s  3 retries, next in 10s: 2 timeout…",
-			"circuit breaker open, probes in 28s, 4 i…",
+			"circuit breaker open, probes in 28s, 4",
+			"  items will be rejected: 5 consecutive",
+			"  failures, the last timeout: timed out",
+			"  after 1s",
 			"  running f  2s  attempt 2",
 			"  running g  2s  step fetch",
 			"  failed  d  timeout: timed out after 1s",
@@ -110,7 +114,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		{"colours take no room", Progress{Look: term.Look{Colours: true}, Unicode: true}, busy(), 42, 6, []string{
 			" 40% \xff[32m█\xff[0m\xff[33m█\xff[0m\xff[31m██\xff[0m░░░░░░  4/10 done  \xff[31m1 failed\xff[0m",
 			"2.0/s  \xff[33m3 retries, next in 10s: 2 timeout…\xff[0m",
-			"\xff[33mcircuit breaker open, probes in 28s, 4 i…\xff[0m",
+			"\xff[33mcircuit breaker open, probes in 28s, 4\xff[0m",
 		}},
 		{"the number of items is not known yet", Progress{}, seen(New(),
 			events.JobStarted{}, events.PhaseStarted{Phase: "map"},
