@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -294,7 +293,7 @@ func searchFor(text string, isRegex bool) (func(line []byte) bool, error) {
 }
 
 // newEventsExportCommand returns the command that writes events to a file or to stdout. A single argument is a file if
-// it looks like one or is no job. It is hidden, since ls prints the same.
+// it is no job. It is hidden, since ls prints the same.
 func newEventsExportCommand(con *console) *cobra.Command {
 	var o eventsOptions
 	var file string
@@ -305,8 +304,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 		Args:   atMost(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			last := len(args) - 1
-			if last == 1 || last == 0 && (args[0] == "-" || filepath.Ext(args[0]) != "" ||
-				!isJob(args[0], jobByFlags(cmd))) {
+			if last == 1 || last == 0 && !isJob(args[0], jobByFlags(cmd)) {
 				if file != "" {
 					return usagef("file given twice: %s, and --output %s", args[last], file)
 				}

@@ -101,18 +101,18 @@ func labelsInStore(job jobs.Job) *items.StoredLabels {
 
 // labelsOfRun is labelsInStore for a job that is run by this process, which knows its secrets.
 func (c *console) labelsOfRun(job jobs.Job, w *workflow.Workflow) *items.StoredLabels {
-	names := labelsBy(job, w)
-	return items.NewStoredLabels(job.ItemsFile(), func(id string, item json.RawMessage) (string, json.RawMessage) {
-		shown := c.secrets.item(item)
-		return names.label(id, shown), shown
-	})
+	return items.NewStoredLabels(job.ItemsFile(), labelsBy(job, w).without(c.secrets))
 }
 
 // itemsShown returns a function that names the items of a job and hides their secrets.
 func itemsShown(job jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage) {
-	secrets, names := secretsOf(job), labelsOf(job)
+	return labelsOf(job).without(secretsOf(job))
+}
+
+// without returns a function that names items and hides secrets.
+func (l itemLabels) without(s jobSecrets) func(id string, item json.RawMessage) (label string, shown json.RawMessage) {
 	return func(id string, item json.RawMessage) (string, json.RawMessage) {
-		shown := secrets.item(item)
-		return names.label(id, shown), shown
+		shown := s.item(item)
+		return l.label(id, shown), shown
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -86,18 +87,22 @@ type counts struct {
 }
 
 // bounds are a least and a greatest value, or one that is both.
-type bounds[T any] struct {
+type bounds[T cmp.Ordered] struct {
 	Exact *T `short:"true"`
 	Min   *T `yaml:"min"`
 	Max   *T `yaml:"max"`
 }
 
-// within returns the least and the greatest value. What is nil is not bounded.
-func (b bounds[T]) within() (least, most *T) {
-	if b.Exact != nil {
-		return b.Exact, b.Exact
+// missed returns what was wanted of a value that lies outside the bounds, in words, or "".
+func (b bounds[T]) missed(got T, word func(T) string) string {
+	least, most := cmp.Or(b.Exact, b.Min), cmp.Or(b.Exact, b.Max)
+	switch {
+	case least != nil && got < *least:
+		return "at least " + word(*least)
+	case most != nil && got > *most:
+		return "at most " + word(*most)
 	}
-	return b.Min, b.Max
+	return ""
 }
 
 // dollars is an amount of US dollars, also of none.
@@ -312,20 +317,15 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 	count("agents", result.Spent.Agents, e.Agents)
 	count("conflicts", tally.Conflicts, e.Conflict)
 	took := result.Duration.Round(time.Millisecond)
-	least, most := e.Duration.within()
-	if least != nil && took < *least {
-		differ("duration", duration.Format(took), "at least "+duration.Format(*least))
+	if want := e.Duration.missed(took, duration.Format); want != "" {
+		differ("duration", duration.Format(took), want)
 	}
-	if most != nil && took > *most {
-		differ("duration", duration.Format(took), "at most "+duration.Format(*most))
+	spent := dollars(result.Spent.Cost)
+	if result.Spent.Unknown > 0 {
+		spent = math.MaxInt64 // or less
 	}
-	spent := result.Spent
-	cheapest, dearest := e.Cost.within()
-	if cheapest != nil && spent.Cost < limit.USD(*cheapest) {
-		differ("cost", spent.CostText(), "at least "+limit.USD(*cheapest).String())
-	}
-	if dearest != nil && (spent.Cost > limit.USD(*dearest) || spent.Unknown > 0) {
-		differ("cost", spent.CostText(), "at most "+limit.USD(*dearest).String())
+	if want := e.Cost.missed(spent, func(d dollars) string { return limit.USD(d).String() }); want != "" {
+		differ("cost", result.Spent.CostText(), want)
 	}
 	if o.next < len(e.Events) {
 		after := "at all"
