@@ -51,7 +51,7 @@ var allowed = map[string][]string{
 		"agent", "check", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "outputs", "process", "retry", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":    {"ai", "check", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "shell/template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":    {"ai", "check", "duration", "events", "filter", "limit", "mask", "outputs", "process", "rawjson", "retry", "shell", "shell/template", "workflow", "github.com/google/jsonschema-go", "github.com/google/uuid", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace": {"agent", "check", "events", "jobs", "term", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/telemetry": {
 		"check", "errorpolicy", "events", "jobs", "limit", "rawjson", "term", "process", "settings", "view", "workflow",

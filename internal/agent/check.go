@@ -86,17 +86,19 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 					c.failed(nil, text.At, err)
 				}
 			}
-			agents := names.ofAgents(w.Map)
-			if item != nil {
-				agents = names.agent(*item).flatten()
+			if item == nil {
+				item = &anyItem
+				if w.Map.ItemsAreTexts() {
+					item = &template.Name{Root: true, Declared: true, Data: true, Text: true, Fields: []string{"output"}}
+				}
 			}
-			agents = agents.producing(len(w.Map.Produces) > 0)
-			_, after := c.list(w.Map.AgentTemplate, agents.perValue(w.Map.ItemsFromArgs), "")
-			c.list(w.Workspace.Resolve, agents.perValue(w.Map.ItemsFromArgs), "")
+			agents := names.agent(*item, w.Map.ItemsFromArgs, w.Map.Batch > 0, len(w.Map.Produces) > 0)
+			_, after := c.list(w.Map.AgentTemplate, agents, "")
+			c.list(w.Workspace.Resolve, agents, "")
 			c.handlers(w, after)
 		}
-		names = c.phase(w.Reduce, names.isolated(isolated, phaseReduce).inPhase(phaseReduce))
-		c.phase(w.Merge, names.inPhase(phaseMerge))
+		names = c.phase(w.Reduce, names.isolated(isolated, phaseReduce).afterMap())
+		c.phase(w.Merge, names.afterMap())
 	} else {
 		_, names = c.list(w.Commands, names, "")
 		if w.Merge != nil && isolated { // of a standard workflow, which has no items

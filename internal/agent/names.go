@@ -129,59 +129,9 @@ func isConstant(v *workflow.EnvVar) bool {
 	return v.Literal || !strings.Contains(v.Value.Value, "$")
 }
 
-// perValue adds ARG and its companions in a workflow that runs once for each value.
-func (n scopeNames) perValue(is bool) scopeNames {
-	if !is {
-		return n
-	}
-	for _, name := range valueVars() {
-		n = n.with(
-			name,
-			template.Name{
-				Root: true, Declared: true, Data: name == argVar || name == fileVar,
-				Constant: name != argVar && name != fileVar,
-			},
-		)
-	}
-	return n
-}
-
-// batch adds the names of an agent whose item is a list of items.
-func (n scopeNames) batch(is bool) scopeNames {
-	if !is {
-		return n
-	}
-	n = n.with("items", template.Name{Root: true, Data: true, List: true})
-	return n.with("items_file", template.Name{Root: true, Declared: true, Constant: true})
-}
-
-// producing adds the name of the files that an agent leaves.
-func (n scopeNames) producing(does bool) scopeNames {
-	if !does {
-		return n
-	}
-	return n.with("produces", template.Name{Root: true, Data: true})
-}
-
-// inPhase returns n as the first step of a phase sees it.
-func (n scopeNames) inPhase(phase string) scopeNames {
-	switch phase {
-	case phaseMap:
-		n = n.agent(template.Name{Root: true, Declared: true, Data: true})
-	case phaseReduce, phaseMerge:
-		n = n.with("map", template.Name{Root: true, Data: true, Fields: mapFields})
-	}
-	return n.flatten()
-}
-
-// ofAgents returns n as the first step of an agent of m sees it, as far as the workflow file shows.
-func (n scopeNames) ofAgents(m *workflow.Map) scopeNames {
-	if m.ItemsAreTexts() {
-		return n.agent(
-			template.Name{Root: true, Declared: true, Data: true, Text: true, Fields: []string{"output"}},
-		).flatten()
-	}
-	return n.inPhase(phaseMap).batch(m.Batch > 0)
+// afterMap returns n as the first step of a phase after the map phase sees it.
+func (n scopeNames) afterMap() scopeNames {
+	return n.with("map", template.Name{Root: true, Data: true, Fields: mapFields}).flatten()
 }
 
 // isolated adds the names of a phase of a job with workspaces. Ids and captures of the workflow may be the
@@ -197,15 +147,32 @@ func (n scopeNames) isolated(is bool, phase string) scopeNames {
 	return n
 }
 
-// agent adds the names of an agent.
-func (n scopeNames) agent(item template.Name) scopeNames {
+// anyItem is what is known of an item as far as the workflow file shows.
+var anyItem = template.Name{Root: true, Declared: true, Data: true}
+
+// agent returns n as the first step of an agent sees it, whose item is so. With perValue ARG and its companions are
+// known, with batch the names of a list of items, and with producing that of the files which the agent leaves.
+func (n scopeNames) agent(item template.Name, perValue, batch, producing bool) scopeNames {
 	n = n.with("item", item)
 	n = n.with("item_id", template.Name{Declared: true, Data: true})
 	n = n.with("worker", template.Name{Root: true, Fields: []string{"id"}})
 	for _, name := range []string{"item_index", "item_total", "attempt"} {
 		n = n.with(name, template.Name{Declared: true})
 	}
-	return n
+	if perValue {
+		for _, name := range valueVars() {
+			data := name == argVar || name == fileVar
+			n = n.with(name, template.Name{Root: true, Declared: true, Data: data, Constant: !data})
+		}
+	}
+	if batch {
+		n = n.with("items", template.Name{Root: true, Data: true, List: true})
+		n = n.with("items_file", template.Name{Root: true, Declared: true, Constant: true})
+	}
+	if producing {
+		n = n.with("produces", template.Name{Root: true, Data: true})
+	}
+	return n.flatten()
 }
 
 // flatten returns n in a form to which many names can be added at little cost.
@@ -290,5 +257,11 @@ func namesOf(a *Attempt) scopeNames {
 	for _, e := range a.Earlier {
 		n = n.capturing(e.Capture, workflow.CaptureFormat(e.CaptureFormat)).flatten()
 	}
-	return n.inPhase(a.Phase).perValue(a.PerValue).batch(a.Batch).producing(a.Producing)
+	switch a.Phase {
+	case phaseMap:
+		return n.agent(anyItem, a.PerValue, a.Batch, a.Producing)
+	case phaseReduce, phaseMerge:
+		return n.afterMap()
+	}
+	return n
 }

@@ -1,9 +1,9 @@
 package agent
 
 import (
-	"crypto/rand"
-	"fmt"
 	"slices"
+
+	"github.com/google/uuid"
 
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
@@ -45,20 +45,11 @@ func (b *boundCommand) addSession(id string) {
 	case len(args) > 0:
 		a.session, a.continued = id, true
 	case !a.lenient && len(a.preset.Options["session"]) > 0:
-		a.session = newSessionID()
+		// Random: an id that was used once cannot be used for another session, whatever became of the first.
+		a.session = uuid.NewString()
 		args = a.preset.Options.Of("session", a.session)
 	}
 	b.argv = append(b.argv, args...)
-}
-
-// newSessionID returns a UUID. It is random: an id that was used once cannot be used for another session,
-// whatever became of the first.
-func newSessionID() string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
 // followSession records the session of a run: at once if it is known, else as soon as the CLI says it.

@@ -162,43 +162,39 @@ func Check(dir string, w *workflow.Workflow) []workflow.Problem {
 		}
 	}
 	files := NewDir(dir)
+	// place reports a path or pattern that leads out of the directory, or is not a glob. It returns the path.
+	place := func(t workflow.Text, key string, wild bool) (path string, ok bool) {
+		path, err := files.Local(t.Value)
+		switch {
+		case err != nil:
+			report(t, key, err.Error())
+		case wild && !doublestar.ValidatePattern(filepath.ToSlash(t.Value)):
+			report(t, key, t.Value+" is not a valid glob: unclosed bracket or brace, or trailing backslash")
+		}
+		return path, err == nil
+	}
 	for _, use := range m.Uses {
 		wild := strings.ContainsAny(strings.ReplaceAll(use.Value, "${", "$"), wildcards)
-		switch {
-		case dependsOnItem(use) && wild:
-			report(use, "uses", use.Value+" has wildcards and names the item: write either, or the directory, which is all files in it")
-		case dependsOnItem(use):
-		case wild && !doublestar.ValidatePattern(filepath.ToSlash(use.Value)):
-			report(use, "uses", use.Value+" is not a valid glob: unclosed bracket or brace, or trailing backslash")
-		default:
-			path, err := files.Local(use.Value)
-			if err != nil {
-				report(use, "uses", err.Error())
-				continue
+		if dependsOnItem(use) {
+			if wild {
+				report(use, "uses", use.Value+" has wildcards and names the item: write either, or the directory, which is all files in it")
 			}
-			if _, err := os.Stat(files.Full(path)); !wild && err != nil && w.Setup == nil {
-				report(use, "uses", use.Value+" does not exist")
-			}
+			continue
+		}
+		path, ok := place(use, "uses", wild)
+		if _, err := os.Stat(files.Full(path)); ok && !wild && err != nil && w.Setup == nil {
+			report(use, "uses", use.Value+" does not exist")
 		}
 	}
 	for _, sent := range m.Files {
-		_, err := files.Local(sent.Value)
-		switch {
-		case err != nil:
-			report(sent, "files", err.Error())
-		case !doublestar.ValidatePattern(filepath.ToSlash(sent.Value)):
-			report(sent, "files", sent.Value+" is not a valid glob: unclosed bracket or brace, or trailing backslash")
-		}
+		place(sent, "files", true)
 	}
 	if len(m.Produces) == 0 && (m.Atomic || m.Incomplete != "") {
 		problems = append(problems, w.ProblemAt(m.Pos, "atomic and incomplete have no effect without produces"))
 	}
 	for _, product := range m.Produces {
-		if dependsOnItem(product) {
-			continue
-		}
-		if _, err := files.Local(product.Value); err != nil {
-			report(product, "produces", err.Error())
+		if !dependsOnItem(product) {
+			place(product, "produces", false)
 		}
 	}
 	return problems
