@@ -90,7 +90,7 @@ Exit codes:
 
 // checkedAs returns the configuration that a workflow is checked for before it runs.
 func (o runOptions) checkedAs() mapreduce.Config {
-	c := mapreduce.Config{MaxDelay: o.maxDelay, MaxParallel: o.maxParallel}
+	c := mapreduce.Config{MaxDelay: o.maxDelay, MaxParallel: o.maxParallel, Since: o.since.Since}
 	c.OnFleet = o.fleet.wanted()
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,10 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 			problems = append(problems, found...)
 		}
 	}
+	if blindReuse(c, w.Map, env) {
+		warnings = append(warnings, w.ProblemAt(w.Map.Pos,
+			"results are reused by the names of the files, whatever their content is: add uses: ${item} to the map"))
+	}
 	if w.Map.ItemsFromArgs || w.Map.Key.Value != "" {
 		return asError(w, problems, warnings)
 	}
@@ -60,6 +65,23 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		}
 	}
 	return asError(w, problems, warnings)
+}
+
+// blindReuse reports whether results are taken over for items that are names of files, whose content does not count.
+func blindReuse(c Config, m *workflow.Map, env items.Env) bool {
+	if since := c.Since.Job; since == reuse.SinceNone || since == "" && !m.Incremental || len(m.Uses) > 0 {
+		return false
+	}
+	_, kind, _ := items.Source(m.Input, env)
+	if kind != "" || len(m.Input.Items) == 0 {
+		return kind == "glob" && m.Input.Format == ""
+	}
+	var name string
+	if json.Unmarshal(m.Input.Items[0], &name) != nil {
+		return false
+	}
+	info, err := os.Stat(process.Resolve(c.Dir, name))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // findings is what can be known to be wrong with a workflow without looking for its input, and what to warn of.

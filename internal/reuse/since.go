@@ -19,7 +19,9 @@ import (
 
 const (
 	sinceLatest = "latest"
-	sinceNone   = "none"
+
+	// SinceNone is the Job of a Since that takes nothing over.
+	SinceNone = "none"
 )
 
 // The reasons for which an item is run, besides that it has changed.
@@ -84,7 +86,7 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	if name == "" && w.Map != nil && w.Map.Incremental {
 		name = sinceLatest
 	}
-	if name == "" || name == sinceNone {
+	if name == "" || name == SinceNone {
 		if len(c.Since.Force) > 0 || c.Since.Only != "" || c.Since.CheckOutputs {
 			return nil, "", job.Refusef("--rerun, --only and --check-outputs require --since")
 		}
