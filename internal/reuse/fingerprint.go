@@ -147,17 +147,16 @@ func fingerprintOf(c Config, w *workflow.Workflow, captured map[string]string, u
 ) events.Fingerprint {
 	m, s := w.Map, c.Settings
 	handler := w.Handlers[w.ErrorPolicy.OnItemFailure.Handler]
-	content := workflow.Content(m.AgentTemplate)
-	handled := workflow.Content(handler)
+	texts := slices.Concat(workflow.Content(m.AgentTemplate), workflow.Content(handler))
 	f := events.Fingerprint{Version: w.Version, Values: map[string]string{}}
-	f.Steps = digestOf(slices.Concat(content, handled, strconv.AppendBool(nil, m.Batch > 0))).String()
+	f.Steps = digestOf(strconv.AppendBool(texts, m.Batch > 0)).String()
 	digest := func(value string) string {
 		if s.Mask.Holds(value) {
 			return secret(value)
 		}
 		return ofValue(value)
 	}
-	for _, name := range inEnv().FindAllSubmatch(slices.Concat(content, handled), -1) {
+	for _, name := range inEnv().FindAllSubmatch(texts, -1) {
 		if value, ok := s.Find(w, c.Environ, string(name[1])); ok {
 			f.Values[string(name[1])] = digest(value)
 		}
@@ -181,18 +180,24 @@ func fingerprintOf(c Config, w *workflow.Workflow, captured map[string]string, u
 	for name, value := range check.ByKey(s.Secrets) {
 		f.Values[name] = secret(value)
 	}
-	for _, arg := range s.Args {
-		f.Values[arg.Name] = ofValue(arg.Value)
-	}
+	// Parameters and captures are not in the environment of a command that does not name them.
+	var setup []workflow.Step
 	if w.Setup != nil {
-		for _, step := range w.Setup.Commands {
-			if step.Capture == "" || !bytes.Contains(content, []byte(step.Capture)) {
-				continue
-			}
-			value, known := captured[step.Capture]
-			if f.Values[step.Capture] = unknownValue; known {
-				f.Values[step.Capture] = ofValue(value)
-			}
+		setup = w.Setup.Commands // may leave files that items read
+	}
+	made := workflow.Content(setup)
+	for _, arg := range s.Args {
+		if name := []byte(arg.Name); bytes.Contains(texts, name) || bytes.Contains(made, name) {
+			f.Values[arg.Name] = ofValue(arg.Value)
+		}
+	}
+	for _, step := range setup {
+		if step.Capture == "" || !bytes.Contains(texts, []byte(step.Capture)) {
+			continue
+		}
+		value, known := captured[step.Capture]
+		if f.Values[step.Capture] = unknownValue; known {
+			f.Values[step.Capture] = ofValue(value)
 		}
 	}
 	return f
