@@ -80,12 +80,6 @@ func attrsOf(e events.Event) []attr {
 		}
 	case events.StepFailed:
 		return []attr{{"prodigy.step", e.Step}, {"error.type", string(e.ErrorType)}, {"prodigy.action", e.Action}}
-	case events.ConcurrencyChanged:
-		return []attr{{"prodigy.slots", e.Limit}}
-	case events.VerifyCompleted:
-		return []attr{{"prodigy.step", e.Step}, {"prodigy.commit", e.Commit}}
-	case events.WorktreeCleaned:
-		return []attr{{"prodigy.slot", e.Worker}}
 	}
 	scope, t, ok := events.Transition(e)
 	if !ok {

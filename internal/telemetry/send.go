@@ -90,7 +90,6 @@ func newWebhook(r workflow.Receiver, found settings.Settings) (*webhook, error) 
 		}
 	}
 	w.client = &http.Client{
-		Transport: http.DefaultTransport.(*http.Transport).Clone(),
 		// The message is for this URL only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -189,14 +189,15 @@ func (t *tracer) begin(r events.Record, name string, parent events.TraceContext,
 	}
 }
 
-// close ends the span that is open at a place, if one is.
-func (t *tracer) close(p place, at time.Time, failure string, attrs ...attr) {
+// close ends the span that is open at a place, if one is. Item is empty where it is about none.
+func (t *tracer) close(l level, item string, at time.Time, failure string, attrs ...attr) {
+	p := place{l, item}
 	s := t.open[p]
 	if s == nil {
 		return
 	}
 	delete(t.open, p)
-	if p.level == atRun || p.level == atAttempt || p.level == atVerify {
+	if l == atRun || l == atAttempt || l == atVerify {
 		t.subject = s.Context
 	}
 	t.emit(s, at, cmp.Or(failure, s.Error), attrs...)
@@ -223,8 +224,8 @@ func (t *tracer) end(at time.Time, failure string, goesOn func(index int) bool, 
 		}
 	}
 	t.endPhase(at, failure)
-	t.close(place{level: atVerify}, at, "", interrupted)
-	t.close(place{level: atRun}, at, failure, attrs...)
+	t.close(atVerify, "", at, "", interrupted)
+	t.close(atRun, "", at, failure, attrs...)
 }
 
 // died ends a run without a last record. What workers of a fleet still run goes on.
@@ -250,10 +251,10 @@ func (t *tracer) beginPhase(at time.Time, name string, done int) {
 // endPhase closes the span of the phase that runs, if one does. Failure is empty if it has not failed.
 func (t *tracer) endPhase(at time.Time, failure string) {
 	if s := t.of(atStep); s != nil && len(s.Events) > 0 { // it had failed tries and no end
-		t.close(place{level: atStep}, at, "", interrupted)
+		t.close(atStep, "", at, "", interrupted)
 	}
 	delete(t.open, place{level: atStep})
-	t.close(place{level: atPhase}, at, failure)
+	t.close(atPhase, "", at, failure)
 }
 
 // runContext returns the span of the run; that of the job while there is none.
@@ -297,7 +298,7 @@ func (t *tracer) stepCompleted(at time.Time, e events.StepCompleted) {
 		failure = "failed, which was forgiven"
 	}
 	s.Error = ""
-	t.close(place{level: atStep}, at, failure, attr{"prodigy.step.kind", e.Kind}, attr{"process.exit.code", e.ExitCode})
+	t.close(atStep, "", at, failure, attr{"prodigy.step.kind", e.Kind}, attr{"process.exit.code", e.ExitCode})
 }
 
 // note notes what happened in a span, if that is open.
@@ -326,7 +327,7 @@ func (t *tracer) stepFailed(at time.Time, e events.StepFailed) {
 	s.Error = e.Error
 	s.Attrs = append(s.Attrs, attrs...)
 	if e.ItemID == "" {
-		t.close(place{level: atStep}, at, e.Error)
+		t.close(atStep, "", at, e.Error)
 	}
 }
 
@@ -447,7 +448,6 @@ func (t *tracer) applyWorkspaces(r events.Record) {
 			Begin: r.Time.Add(-time.Duration(took)), Attrs: attrs,
 		}
 	}
-	verify := place{level: atVerify}
 	switch e := r.Event.(type) {
 	case events.WorktreeCreated:
 		t.emit(work("create workspace", e.DurationMS, attr{"prodigy.slot", e.Worker}, attr{"prodigy.base", e.Base},
@@ -460,13 +460,13 @@ func (t *tracer) applyWorkspaces(r events.Record) {
 			t.settle(e.ItemIDs[n], r.Time, "", "succeeded")
 		}
 	case events.VerifyStarted:
-		t.close(verify, r.Time, "", interrupted) // the log has lost its end
-		t.open[verify] = work("verify", 0, attr{"prodigy.items", len(e.ItemIDs)}, attr{"prodigy.commit", e.Commit})
+		t.close(atVerify, "", r.Time, "", interrupted) // the log has lost its end
+		t.open[place{level: atVerify}] = work("verify", 0, attr{"prodigy.items", len(e.ItemIDs)}, attr{"prodigy.commit", e.Commit})
 	case events.VerifyCompleted:
 		if e.Passed {
-			t.close(verify, r.Time, "")
+			t.close(atVerify, "", r.Time, "")
 		} else {
-			t.close(verify, r.Time, cmp.Or(e.Error, "failed"), attr{"prodigy.step", e.Step})
+			t.close(atVerify, "", r.Time, cmp.Or(e.Error, "failed"), attr{"prodigy.step", e.Step})
 		}
 	}
 }
@@ -474,12 +474,12 @@ func (t *tracer) applyWorkspaces(r events.Record) {
 // progress closes the span of the step before, and opens that of the next. Only logs with steps have these
 // records.
 func (t *tracer) progress(at time.Time, e events.AgentProgress) {
-	a, p := t.open[place{atAttempt, e.ItemID}], place{atStep, e.ItemID}
+	a := t.open[place{atAttempt, e.ItemID}]
 	if a == nil {
 		return
 	}
-	t.close(p, at, "")
-	t.open[p] = &span{Context: a.Context.Step(e.StepIndex), Parent: a.Context, Name: e.Step, Begin: at}
+	t.close(atStep, e.ItemID, at, "")
+	t.open[place{atStep, e.ItemID}] = &span{Context: a.Context.Step(e.StepIndex), Parent: a.Context, Name: e.Step, Begin: at}
 }
 
 // failed closes the span of an attempt that has failed, and that of its item unless it is tried again.
@@ -517,13 +517,13 @@ func (t *tracer) failed(r events.Record, i *span, e events.AgentFailed) {
 
 // endAttempt ends the attempt at an item that runs, and its step.
 func (t *tracer) endAttempt(id string, at time.Time, failure string, attrs ...attr) {
-	t.close(place{atStep, id}, at, "")
-	t.close(place{atAttempt, id}, at, failure, attrs...)
+	t.close(atStep, id, at, "")
+	t.close(atAttempt, id, at, failure, attrs...)
 }
 
 // settle closes the span of an item that has its outcome.
 func (t *tracer) settle(id string, at time.Time, failure, state string) {
 	t.endAttempt(id, at, failure)
-	t.close(place{atItem, id}, at, failure, attr{"prodigy.item.state", state})
+	t.close(atItem, id, at, failure, attr{"prodigy.item.state", state})
 	delete(t.items, id)
 }
