@@ -32,8 +32,15 @@ type Files struct {
 	produces pathsOf
 	products []workflow.Text
 
-	// made is nil if files that agents leave are left as they are.
-	made *production
+	// handled means that something is done with files that agents leave; else they are left as they are.
+	handled bool
+
+	// atomic means that the files have other names until the attempt has succeeded.
+	atomic bool
+
+	// incomplete is what becomes of files that may not be whole. Empty means that those of an item's own are kept under
+	// another name, if they are not directories.
+	incomplete workflow.Incomplete
 }
 
 // FilesConfig says how Files are handled.
@@ -84,7 +91,14 @@ func NewFiles(m *workflow.Map, c FilesConfig) (*Files, error) {
 	if len(m.Produces) > 0 {
 		f.produces, err = agent.Paths(m.Produces)
 	}
-	f.made = newProduction(m, c)
+	// With a fleet whose workers are sent files, those have directories of their own, and only whole files come back.
+	if len(m.Produces) > 0 && !c.Simulated && !(c.OnFleet && len(m.Files) > 0) {
+		f.atomic, f.incomplete = m.Atomic, m.Incomplete
+		if f.incomplete == "" && f.atomic {
+			f.incomplete = workflow.RemoveIncomplete
+		}
+		f.handled = f.atomic || f.incomplete != workflow.KeepIncomplete
+	}
 	return f, err
 }
 
@@ -203,41 +217,6 @@ func Check(dir string, w *workflow.Workflow) []workflow.Problem {
 // textsOf returns texts of a workflow as they are written.
 func textsOf(texts []workflow.Text) []string {
 	return check.Each(texts, func(t workflow.Text) string { return t.Value })
-}
-
-// newProduction returns nil when files are left as they are. With a fleet whose workers are sent files, those
-// have directories of their own, and only whole files come back.
-func newProduction(m *workflow.Map, c FilesConfig) *production {
-	if len(m.Produces) == 0 || c.Simulated || c.OnFleet && len(m.Files) > 0 {
-		return nil
-	}
-	p := &production{
-		atomic: m.Atomic, incomplete: m.Incomplete, mark: c.JobID[max(0, len(c.JobID)-10):], sync: c.Sync,
-	}
-	if p.incomplete == "" && p.atomic {
-		p.incomplete = workflow.RemoveIncomplete
-	}
-	if !p.atomic && p.incomplete == workflow.KeepIncomplete {
-		return nil
-	}
-	return p
-}
-
-// production is how the files come to be that the agents of a map phase leave: under which names, and what
-// becomes of those that are not whole.
-type production struct {
-	// atomic means that the files have other names until the attempt has succeeded.
-	atomic bool
-
-	// incomplete is what becomes of files that may not be whole. Empty means that those of an item's own are kept under
-	// another name, if they are not directories.
-	incomplete workflow.Incomplete
-
-	// mark is part of the other names, so that no other job has the same.
-	mark string
-
-	// sync means that the files are on disk before they get their names.
-	sync bool
 }
 
 // fileBefore is a file that an attempt may write, as it was when the attempt began.

@@ -21,11 +21,12 @@ import (
 const partialSuffix = ".partial"
 
 // written returns the name that an attempt writes a file under.
-func (p *production) written(path string) string {
-	if p == nil || !p.atomic {
+func (f *Files) written(path string) string {
+	if !f.atomic {
 		return path
 	}
-	return filepath.Join(filepath.Dir(path), partialSuffix+"-"+p.mark+"-"+filepath.Base(path))
+	mark := f.JobID[max(0, len(f.JobID)-10):] // so that no other job has the same name
+	return filepath.Join(filepath.Dir(path), partialSuffix+"-"+mark+"-"+filepath.Base(path))
 }
 
 // changed reports whether the file is there and not as it was.
@@ -44,12 +45,12 @@ func (f *Files) begin(a *agent.Attempt) ([]fileBefore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("produces: %w", err)
 	}
-	a.Produces = check.Each(paths, f.made.written)
-	if f.made == nil || a.Adopted && !f.made.atomic {
+	a.Produces = check.Each(paths, f.written)
+	if !f.handled || a.Adopted && !f.atomic {
 		return nil, nil
 	}
 	before, err := f.before(paths)
-	if err != nil || !f.made.atomic || a.Adopted {
+	if err != nil || !f.atomic || a.Adopted {
 		return before, err
 	}
 	for _, b := range before {
@@ -64,7 +65,7 @@ func (f *Files) begin(a *agent.Attempt) ([]fileBefore, error) {
 func (f *Files) before(paths []string) ([]fileBefore, error) {
 	var all []fileBefore
 	for i, path := range paths {
-		if f.made.incomplete == "" && !dependsOnItem(f.products[i]) {
+		if f.incomplete == "" && !dependsOnItem(f.products[i]) {
 			continue
 		}
 		final, err := f.dir.Local(path)
@@ -72,7 +73,7 @@ func (f *Files) before(paths []string) ([]fileBefore, error) {
 			return nil, fmt.Errorf("produces: %w", err)
 		}
 		b := fileBefore{final: f.dir.Full(final)}
-		b.written = f.made.written(b.final)
+		b.written = f.written(b.final)
 		if b.info, err = os.Lstat(b.written); err != nil {
 			b.info = nil
 		}
@@ -85,7 +86,7 @@ func (f *Files) before(paths []string) ([]fileBefore, error) {
 // them, or "". All are there before the first gets its name, and each name has the file of before or the whole
 // new one at any time.
 func (f *Files) deliver(a *agent.Attempt, before []fileBefore) string {
-	if f.made == nil || !f.made.atomic {
+	if !f.atomic {
 		return ""
 	}
 	for i, b := range before {
@@ -98,7 +99,7 @@ func (f *Files) deliver(a *agent.Attempt, before []fileBefore) string {
 		}
 	}
 	for _, b := range before {
-		if err := f.made.rename(b.written, b.final); err != nil {
+		if err := f.rename(b.written, b.final); err != nil {
 			return err.Error()
 		}
 	}
@@ -106,8 +107,8 @@ func (f *Files) deliver(a *agent.Attempt, before []fileBefore) string {
 }
 
 // rename gives a file its name, after it is on disk.
-func (p *production) rename(from, to string) error {
-	if p.sync {
+func (f *Files) rename(from, to string) error {
+	if f.Sync {
 		file, err := os.OpenFile(from, os.O_RDWR, 0)
 		if err != nil { // it may be read-only
 			file, err = os.Open(from)
@@ -122,7 +123,7 @@ func (p *production) rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	if !p.sync {
+	if !f.Sync {
 		return nil
 	}
 	return jobs.SyncDir(filepath.Dir(to))
@@ -132,15 +133,15 @@ func (p *production) rename(from, to string) error {
 func (f *Files) Drop(t Attempt) {
 	for _, b := range t.before {
 		if b.changed() {
-			f.made.drop(b, f.Notice)
+			f.drop(b)
 		}
 	}
 }
 
 // drop removes a file that may not be whole, or gives it another name.
-func (p *production) drop(b fileBefore, notice func(string)) {
+func (f *Files) drop(b fileBefore) {
 	var err error
-	switch p.incomplete {
+	switch f.incomplete {
 	case workflow.RemoveIncomplete:
 		err = os.RemoveAll(b.written)
 	case workflow.PartialIncomplete:
@@ -151,7 +152,7 @@ func (p *production) drop(b fileBefore, notice func(string)) {
 		}
 	}
 	if err != nil {
-		notice("files of an attempt that did not succeed: " + err.Error())
+		f.Notice("files of an attempt that did not succeed: " + err.Error())
 	}
 }
 
@@ -170,14 +171,14 @@ func (f *Files) DropInterrupted(it items.Item, began time.Time) {
 		return
 	}
 	for _, b := range files {
-		if b.info != nil && (f.made.atomic || !b.info.ModTime().Before(began.Add(-clockSlack))) {
-			f.made.drop(b, f.Notice)
+		if b.info != nil && (f.atomic || !b.info.ModTime().Before(began.Add(-clockSlack))) {
+			f.drop(b)
 		}
 	}
 }
 
 // Drops reports whether something is done with files of attempts that do not succeed.
-func (f *Files) Drops() bool { return f != nil && f.made != nil }
+func (f *Files) Drops() bool { return f != nil && f.handled }
 
 // Attempt is what is known of the files of an attempt.
 type Attempt struct {
