@@ -237,12 +237,8 @@ func unseen(changes []string, allowDirty bool) (notices []string, err error) {
 	case allowDirty:
 		notices = append(notices, "agents do not see uncommitted changes: "+check.Few(tracked, namesShown))
 	default:
-		are := " are"
-		if len(tracked) == 1 {
-			are = " is"
-		}
-		return nil, fmt.Errorf("%s changed and not committed: uncommitted changes are not visible in workspaces; "+
-			"commit or stash them, or use --allow-dirty", check.Few(tracked, namesShown)+are)
+		return nil, fmt.Errorf("agents would not see uncommitted changes: %s; commit or stash them, or use --allow-dirty",
+			check.Few(tracked, namesShown))
 	}
 	if len(untracked) > 0 {
 		notices = append(notices, "agents do not see untracked files: "+check.Few(untracked, namesShown))

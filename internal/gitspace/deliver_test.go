@@ -182,7 +182,7 @@ func TestWhatIsRefusedBeforeAnythingRuns(t *testing.T) {
 		{"bare", config("bare"), "is a bare repository"},
 		{"inside of .git", config("repo/.git"), "is inside a .git directory"},
 		{"no commit", config("empty"), "has no commit yet"},
-		{"dirty", config("dirty"), "a, b, c are changed and not committed"},
+		{"dirty", config("dirty"), "would not see uncommitted changes: a, b, c;"},
 		{"base", unknown, `commit "nowhere" not found`},
 		{"base like an option", option, `commit "--all" not found`},
 		{"disk", huge, "are free in"},

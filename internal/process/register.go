@@ -69,7 +69,7 @@ func (r *Register) Beat(d time.Duration) {
 	if d > 0 {
 		r.guard()
 	}
-	if lifeline := r.watcher.alive.Load(); lifeline != nil {
+	if lifeline := r.watcher.lifeline.Load(); lifeline != nil {
 		_ = lifeline.SetWriteDeadline(time.Now().Add(time.Second)) // a watcher that is frozen reads nothing
 		_, _ = lifeline.WriteString(d.String() + "\n")
 	}

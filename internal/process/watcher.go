@@ -115,8 +115,7 @@ func listen(lifeline io.Reader, now func() time.Time, silent func()) {
 type watcher struct {
 	argv     []string
 	process  *exec.Cmd               // nil: none was started
-	lifeline *os.File                // only Beat writes to it
-	alive    atomic.Pointer[os.File] // the lifeline, once there is one
+	lifeline atomic.Pointer[os.File] // once there is one; only Beat writes to it
 }
 
 // start starts the watcher of a register in a session of its own, so that what ends the owner does not end it too. When
@@ -140,8 +139,8 @@ func (w *watcher) start(register *os.File) {
 		_ = lifeline.Close()
 		return
 	}
-	w.process, w.lifeline = cmd, lifeline
-	w.alive.Store(lifeline)
+	w.process = cmd
+	w.lifeline.Store(lifeline)
 }
 
 // dismiss ends the watcher before it sees the end of its lifeline.
@@ -151,5 +150,5 @@ func (w *watcher) dismiss() {
 	}
 	_ = w.process.Process.Kill()
 	_ = w.process.Wait()
-	_ = w.lifeline.Close()
+	_ = w.lifeline.Load().Close()
 }
