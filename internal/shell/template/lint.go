@@ -2,8 +2,10 @@ package template
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -54,21 +56,11 @@ func (c *compiler) lintPlace(r *ref, p place) {
 	}
 }
 
-// refsIn returns the indexes of the refs anywhere in a part of the tree.
-func (c *compiler) refsIn(node syntax.Node) (found []int) {
-	for n := range syntax.Preorder(node) {
-		switch x := n.(type) {
-		case *syntax.ParamExp:
-			if i := c.refOf(x); i >= 0 {
-				found = append(found, i)
-			}
-		case *syntax.SglQuoted:
-			for _, at := range c.sentinelsIn(x.Value) {
-				found = append(found, at.ref)
-			}
-		}
-	}
-	return found
+// sourceOf returns a part of a tree as it is written.
+func sourceOf(node syntax.Node) string {
+	var b strings.Builder
+	_ = syntax.NewPrinter().Print(&b, node)
+	return b.String()
 }
 
 // lintCall warns about commands that make something else of their arguments.
@@ -76,15 +68,15 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	name := shell.ProgramName(args[0])
 	switch {
 	case name == "printf" && len(nodes) > 1:
-		for _, i := range c.refsIn(nodes[1]) {
-			if c.refs[i].isValue() {
-				c.warn(c.refs[i], "PS104", "is in a printf format string, where % and \\ are special; use printf '%s' followed by the value")
+		for _, at := range c.sentinelsIn(sourceOf(nodes[1])) {
+			if r := c.refs[at.ref]; r.isValue() {
+				c.warn(r, "PS104", "is in a printf format string, where % and \\ are special; use printf '%s' followed by the value")
 			}
 		}
 	case name == "xargs" || name == "find":
 		// Names are pasted into code by find . -exec sh -c 'rm {}' ';'.
 		for i, a := range args {
-			if shell.IsShell(a) && i+2 < len(args) && strings.HasPrefix(args[i+1], "-") && holdsBraces(nodes[i+2]) {
+			if shell.IsShell(a) && i+2 < len(args) && strings.HasPrefix(args[i+1], "-") && strings.Contains(sourceOf(nodes[i+2]), "{}") {
 				c.report(Warning, c.firstOffset(), finding{"PS109", fmt.Sprintf(
 					"%s inserts each name into shell code for {}; pass it as an argument: sh -c '… \"$1\"' _ {}",
 					args[0])})
@@ -94,18 +86,6 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	if check.Among(optionsMatterTo, name) {
 		c.lintOptions(name, args, nodes)
 	}
-}
-
-// holdsBraces reports whether {} stands in the constant text of a word.
-func holdsBraces(word *syntax.Word) bool {
-	for n := range syntax.Preorder(word) {
-		lit, isLit := n.(*syntax.Lit)
-		quoted, isQuoted := n.(*syntax.SglQuoted)
-		if isLit && strings.Contains(lit.Value, "{}") || isQuoted && strings.Contains(quoted.Value, "{}") {
-			return true
-		}
-	}
-	return false
 }
 
 // lintOptions warns about values that begin an argument, up to a -- that ends the options.
@@ -166,32 +146,26 @@ func runsUnseen(file *syntax.File) bool {
 	return false
 }
 
-// lintBracesOfOthers warns of {{ name }}, the placeholders of other tools, where the name is one of prodigy.
+// otherBraces matches {{ name }}, {{ name.path }} and {{ name | filter }}, the placeholders of other tools.
+var otherBraces = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\{\{-?[ \t]*((\w+)(?:[ \t]*[.\[|].*?)?)[ \t]*-?\}\}`)
+})
+
+// lintBracesOfOthers warns of such a placeholder where the name is one of prodigy.
 func (c *compiler) lintBracesOfOthers() {
-	for at := 0; ; {
-		open := strings.Index(c.src[at:], "{{")
-		if open < 0 {
-			return
-		}
-		start := at + open
-		at = start + len("{{")
-		inside, _, closed := strings.Cut(c.src[at:], "}}")
-		if !closed || strings.Contains(inside, "\n") {
-			continue
-		}
-		inside = strings.TrimSpace(strings.Trim(inside, "-"))
-		root := inside[:shell.NameLen(inside)]
-		rest := strings.TrimSpace(inside[len(root):])
-		is, known := c.names.Lookup(root)
-		if known = known && (is.Root || is.Declared) || knownOnly(root) != ""; !known || rest != "" &&
-			rest[0] != '.' && rest[0] != '[' && rest[0] != '|' {
+	if !strings.Contains(c.src, "{{") {
+		return
+	}
+	for _, m := range otherBraces().FindAllStringSubmatchIndex(c.src, -1) {
+		inside, root := c.src[m[2]:m[3]], c.src[m[4]:m[5]]
+		is, _ := c.names.Lookup(root)
+		if !is.Root && !is.Declared && knownOnly(root) == "" {
 			continue
 		}
 		path, _, _ := strings.Cut(inside, "|")
-		c.report(Warning, start, finding{
+		c.report(Warning, m[0], finding{
 			codeOtherBraces,
-			fmt.Sprintf("{{ %s }} is not expanded; use ${%s}", inside,
-				strings.TrimSpace(path)),
+			fmt.Sprintf("{{ %s }} is not expanded; use ${%s}", inside, strings.TrimSpace(path)),
 		})
 	}
 }

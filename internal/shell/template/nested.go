@@ -302,7 +302,9 @@ func (n *nestedCode) addParam(c *compiler, p *syntax.ParamExp, q quoting) {
 		return
 	}
 	n.addOuter()
-	n.hidden = append(n.hidden, c.refsIn(p)...)
+	for _, at := range c.sentinelsIn(sourceOf(p)) {
+		n.hidden = append(n.hidden, at.ref)
+	}
 }
 
 func (n *nestedCode) addHeredoc(c *compiler, r *syntax.Redirect) {
