@@ -229,14 +229,7 @@ func compareNumbers(a, b string) int {
 			return cmp.Compare(x, y)
 		}
 	}
-	x, y := newDecimal(a), newDecimal(b)
-	if x.sign != y.sign || x.sign == 0 {
-		return cmp.Compare(x.sign, y.sign)
-	}
-	if x.point != y.point {
-		return x.sign * cmp.Compare(x.point, y.point)
-	}
-	return x.sign * strings.Compare(x.digits, y.digits)
+	return bytes.Compare(appendNumber(nil, newDecimal(a)), appendNumber(nil, newDecimal(b)))
 }
 
 // decimal is sign · 0.digits · 10^point, where digits neither begins nor ends with a zero.
