@@ -56,8 +56,17 @@ type lexer struct {
 	mistakeAt int
 }
 
-// signs are the operators and brackets. One that begins like another stands after it.
-var signs = [...]string{"==", "!=", "<=", ">=", "&&", "||", "=", "<", ">", "!", "(", ")", "[", "]", ",", "."}
+// tokenForms match the tokens at the start of a text: a number, a text, what stands in ${…}, a word and a sign.
+var tokenForms = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)` +
+		`|("(?s:\\.|[^"\\])*"|'(?s:\\.|[^'\\])*')` +
+		`|\$\{((?s:\\.|\["(?:\\.|[^"\\])*"|\['(?:\\.|[^'\\])*'|[^}\\])*)\}` +
+		`|([\pL_][\pL\p{Nd}\pM_-]*)` +
+		`|(==|!=|<=|>=|&&|\|\||[=<>!()\[\],.]))`)
+})
+
+// tokenKinds are the kinds of the groups of tokenForms.
+var tokenKinds = []tokenKind{tokenNumber, tokenText, tokenPlace, tokenWord, tokenSign}
 
 func (l *lexer) next() token {
 	l.at += len(l.src[l.at:]) - len(strings.TrimLeft(l.src[l.at:], " \t\r\n"))
@@ -65,44 +74,50 @@ func (l *lexer) next() token {
 	if rest == "" {
 		return l.end()
 	}
-	switch c := rest[0]; {
-	case c == '"' || c == '\'':
-		return l.text(c)
-	case isDigit(c), c == '-' && len(rest) > 1 && isDigit(rest[1]):
-		return l.number()
-	}
-	if l.places && strings.HasPrefix(rest, "${") {
-		return l.place(rest)
-	}
-	if n := wordLength(rest); n > 0 {
-		return l.cut(tokenWord, n)
-	}
-	for _, s := range signs {
-		if strings.HasPrefix(rest, s) {
-			return l.cut(tokenSign, len(s))
+	t := token{at: l.at}
+	found := tokenForms().FindStringSubmatchIndex(rest)
+	for i, kind := range tokenKinds {
+		if found != nil && found[2*i+2] >= 0 {
+			t.kind, t.text = kind, rest[found[2*i+2]:found[2*i+3]]
 		}
 	}
-	l.unknown(rest)
-	return l.end()
+	switch t.kind {
+	case tokenEnd:
+		l.unknown(rest)
+		return l.end()
+	case tokenPlace:
+		if !l.places {
+			l.unknown(rest)
+			return l.end()
+		}
+	case tokenText:
+		t.text = unescaped(t.text[1 : len(t.text)-1])
+	case tokenNumber:
+		if after := rest[found[1]:]; after != "" && (after[0] == '.' || wordBegins(after)) {
+			l.fail(l.at+found[1], "invalid number; quote strings")
+			return l.end()
+		}
+	}
+	l.at += found[1]
+	return t
 }
 
 func (l *lexer) end() token { return token{kind: tokenEnd, at: len(l.src)} }
 
-func (l *lexer) cut(kind tokenKind, length int) token {
-	t := token{kind: kind, text: l.src[l.at : l.at+length], at: l.at}
-	l.at += length
-	return t
-}
-
+// unknown reports a text that begins with no token.
 func (l *lexer) unknown(rest string) {
 	r, _ := utf8.DecodeRuneInString(rest)
 	hint := ""
-	switch r {
-	case '&', '|':
+	switch {
+	case r == '"' || r == '\'':
+		l.fail(l.at, "unterminated string")
+	case l.places && strings.HasPrefix(rest, "${"):
+		l.fail(l.at, "unclosed brace")
+	case r == '&' || r == '|':
 		hint = fmt.Sprintf(" (did you mean %q?)", strings.Repeat(string(r), 2))
-	case '$', '@':
+	case r == '$' || r == '@':
 		hint = " (use item.name for a field)"
-	case '~':
+	case r == '~':
 		hint = " (for a regular expression use: item.name matches 'regex')"
 	}
 	l.fail(l.at, "unexpected %q%s", r, hint)
@@ -110,90 +125,24 @@ func (l *lexer) unknown(rest string) {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// wordLength returns how much of s is one word: letters, digits, _ and, inside, -.
-func wordLength(s string) int {
-	for i, r := range s {
-		inside := i > 0 && (unicode.IsDigit(r) || unicode.IsMark(r) || r == '-')
-		if !unicode.IsLetter(r) && r != '_' && !inside {
-			return i
-		}
-	}
-	return len(s)
+// wordBegins reports whether s begins with a letter or an underscore.
+func wordBegins(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return r == '_' || unicode.IsLetter(r)
 }
 
-// numeral matches a number at the start of a text.
-var numeral = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
-})
+// escapes finds the escapes of a text. Any other backslash stands for itself.
+var escapes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\(?:[\\"'nrt]|u[0-9a-fA-F]{4})`) })
 
-func (l *lexer) number() token {
-	rest := l.src[l.at:]
-	n := len(numeral().FindString(rest))
-	if wordLength(rest[n:]) > 0 || strings.HasPrefix(rest[n:], ".") {
-		l.fail(l.at+n, "invalid number; quote strings")
-		return l.end()
-	}
-	return l.cut(tokenNumber, n)
-}
-
-func (l *lexer) text(quote byte) token {
-	start := l.at
-	var b strings.Builder
-	for i := start + 1; i < len(l.src); {
-		switch c := l.src[i]; c {
-		case quote:
-			l.at = i + 1
-			return token{kind: tokenText, text: b.String(), at: start}
-		case '\\':
-			i += escape(&b, l.src[i:])
-		default:
-			b.WriteByte(c)
-			i++
+// unescaped returns what stands between the quotes of a text.
+func unescaped(s string) string {
+	return escapes().ReplaceAllStringFunc(s, func(escape string) string {
+		if escape[1] == 'u' {
+			n, _ := strconv.ParseUint(escape[2:], 16, 16)
+			return string(rune(n))
 		}
-	}
-	l.fail(start, "unterminated string")
-	return l.end()
-}
-
-// escape writes what the backslash at the start of s stands for, and returns the length of that.
-func escape(b *strings.Builder, s string) int {
-	if len(s) >= 2 {
-		if i := strings.IndexByte(`\"'nrt`, s[1]); i >= 0 {
-			b.WriteByte("\\\"'\n\r\t"[i])
-			return 2
-		}
-	}
-	if len(s) >= 6 && s[1] == 'u' {
-		if n, err := strconv.ParseUint(s[2:6], 16, 16); err == nil {
-			b.WriteRune(rune(n))
-			return 6
-		}
-	}
-	b.WriteByte('\\')
-	return 1
-}
-
-// place reads a ${…}. Its token is what stands between the braces.
-func (l *lexer) place(rest string) token {
-	var quote byte
-	for i := len("${"); i < len(rest); i++ {
-		switch c := rest[i]; {
-		case c == '\\':
-			i++
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case rest[i-1] == '[' && (c == '"' || c == '\''):
-			quote = c
-		case c == '}':
-			t := token{kind: tokenPlace, text: rest[len("${"):i], at: l.at}
-			l.at += i + 1
-			return t
-		}
-	}
-	l.fail(l.at, "unclosed brace")
-	return l.end()
+		return string("\\\"'\n\r\t"[strings.IndexByte(`\"'nrt`, escape[1])])
+	})
 }
 
 // PointAt returns the line of src that holds the byte at, and below it a caret under the place.
