@@ -14,10 +14,10 @@ import (
 // Limits of what goes through the environment: systems allow 128 KiB for one string (MAX_ARG_STRLEN on Linux), and
 // arguments and environment share about 2 MiB.
 const (
-	maxValue    = 64 << 10  // bytes of one value
-	maxValues   = 128 << 10 // bytes of all values
-	maxElements = 256       // variables for elements of lists
-	maxScript   = 120 << 10 // bytes of the script
+	maxValue     = 64 << 10  // bytes of one value
+	maxValues    = 128 << 10 // bytes of all values
+	maxVariables = 256       // most of which are elements of lists
+	maxScript    = 120 << 10 // bytes of the script
 )
 
 // Invocation is what to run for one item.
@@ -77,25 +77,22 @@ func (b *binding) addSlot(s *slot, i int, r Resolver) error {
 	b.values[i] = list
 	switch s.mode {
 	case oneText:
-		b.add(variable{s.variable, list[0], s.written, s.child})
+		b.vars = append(b.vars, variable{s.variable, list[0], s.written, s.child})
 	case separate:
-		b.elements += len(list)
 		for n, text := range list {
-			b.add(variable{s.variable + "_" + strconv.Itoa(n), text, s.written, s.child})
+			b.vars = append(b.vars, variable{s.variable + "_" + strconv.Itoa(n), text, s.written, s.child})
 		}
 	}
 	return nil
 }
 
-func (b *binding) add(v variable) {
-	b.vars = append(b.vars, v)
-	b.size += len(v.value)
-	b.largest = max(b.largest, len(v.value))
-}
-
 // setEnv puts the variables into the environment, or into a file when they are too large for that.
 func (b *binding) setEnv(inv *Invocation) error {
-	large := b.largest > maxValue || b.size > maxValues || b.elements > maxElements
+	size, large := 0, len(b.vars) > maxVariables
+	for _, v := range b.vars {
+		size += len(v.value)
+		large = large || len(v.value) > maxValue || size > maxValues
+	}
 	// What the script sources is not exported, so the values for other shells stay in the environment.
 	inv.Env = slices.Grow(inv.Env, len(b.vars))
 	var file strings.Builder

@@ -241,38 +241,29 @@ func (s *scanner) ours(i, nameEnd int) int {
 
 // field returns what is wrong with a placeholder whose root does not have the field, and what to write instead.
 func (s *scanner) field(e *expr, written string) finding {
+	if len(e.steps) == 0 || e.steps[0].kind != byKey {
+		return finding{}
+	}
 	is, _ := s.names.Lookup(e.root)
-	if is.List && len(e.steps) > 0 && e.steps[0].kind == byKey {
-		// ${items.url}, where items are those of a batch.
+	key, hint := e.steps[0].key, ""
+	near := check.Nearest(key, is.Fields)
+	switch {
+	case is.List: // ${items.url}, where items are those of a batch
 		path := strings.TrimPrefix(written, "${"+e.root)
-		return finding{
-			codeUnknown,
-			fmt.Sprintf("unknown value %s (%s is a list: use ${%s[*]%s or ${%s[0]%s)", written, e.root, e.root,
-				path, e.root, path),
-		}
-	}
-	if is.Fields == nil || len(e.steps) == 0 || e.steps[0].kind != byKey || slices.Contains(is.Fields, e.steps[0].key) {
+		hint = fmt.Sprintf("%s is a list: use ${%s[*]%s or ${%s[0]%s", e.root, e.root, path, e.root, path)
+	case is.Fields == nil || slices.Contains(is.Fields, key) || is.Seen && (e.def != nil || e.has("opt")):
 		return finding{}
+	case is.Text:
+		hint = fmt.Sprintf("%s is a string here: use ${%s}", e.root, e.root)
+	case !is.Seen && s.names.declared(key) && len(e.steps) == 1:
+		// In the older tool ${shell.NAME} was the output captured as NAME.
+		hint = "did you mean ${" + key + "}?"
+	case near != "":
+		hint = fmt.Sprintf("did you mean ${%s.%s}?", e.root, near)
+	default:
+		hint = e.root + " has " + strings.Join(is.Fields, ", ")
 	}
-	if is.Seen && (e.def != nil || e.has("opt")) {
-		return finding{}
-	}
-	if is.Text {
-		return finding{
-			codeUnknown,
-			fmt.Sprintf("unknown value %s (%s is a string here: use ${%s})", written, e.root, e.root),
-		}
-	}
-	// In the older tool ${shell.NAME} was the output captured as NAME.
-	if key := e.steps[0].key; !is.Seen && s.names.declared(key) && len(e.steps) == 1 {
-		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s}?)", written, key)}
-	}
-	if near := check.Nearest(e.steps[0].key, is.Fields); near != "" {
-		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
-	}
-	return finding{
-		codeUnknown, fmt.Sprintf("unknown value %s (%s has %s)", written, e.root, strings.Join(is.Fields, ", ")),
-	}
+	return finding{codeUnknown, "unknown value " + written + " (" + hint + ")"}
 }
 
 // kindOf returns simple if a shell could read the placeholder too, as ${name} and ${name[0]}, else dotted.

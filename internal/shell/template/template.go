@@ -111,12 +111,6 @@ type binding struct {
 
 	// values has for each slot its elements when they are separate words, else one text.
 	values [][]string
-
-	// size is the sum of the values in vars and largest the longest of them, in bytes. elements counts the variables
-	// that are elements of lists.
-	size     int
-	elements int
-	largest  int
 }
 
 // variable is a shell variable of the script.
