@@ -26,6 +26,8 @@ func TestScriptsPrintTheirValues(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{`printf '[%s]' $((5-${item.n})) $((${item.z}+1)) "$((${count}))"`, "[8][9][7]"},
 		{`printf '[%s]' $((count + 1)) $count`, "[8][7]"},
+		// The first parameter of the script is a number, and that of a program in a variable is not.
+		{`set -- 1; : $(($1)); y=${item.v}; c=printf; "$c" '[%s]' "$y"; "$c" "$y" >/dev/null`, "[a'b $(touch pwned)]"},
 		{`[ ${item.n} -lt 0 ] && printf yes`, "yes"},
 		{`printf '[%s]' ${item.f} ${item.b} ${item.null} ${item.obj} ${item.list[0]}`, `[1.50][true][null][{"k":[1,"x"]}][a b]`},
 		{`printf '[%s]' ${item.null:-none} "${item.nope:-it's \}}"`, `[none][it's }]`},

@@ -33,9 +33,6 @@ type nestedCode struct {
 
 	// hidden are the refs in these expansions, such as "${x:-${item.a}}", whose result is code.
 	hidden []int
-
-	// params are the words after the code: $0, $1 and so on.
-	params []*syntax.Word
 }
 
 // call walks a simple command: first the code among its arguments, then the arguments as the shell itself sees them.
@@ -116,12 +113,16 @@ func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.R
 			}
 			code.addParts(w.c, words[i].Parts, unquoted)
 		}
-		if last := args.Args[len(args.Args)-1]; args.Child && len(args.Args) == 1 {
-			code.params = words[last+1:]
+		w.inside(code, args)
+		if !args.Child || len(args.Args) != 1 {
+			continue
 		}
 		// Parameter n of the code stands n words after $0, which follows the code.
-		for _, n := range w.inside(code, args) {
-			plan.Numbers[args.Args[0]+1+n] = true
+		zero := args.Args[0] + 1
+		for i := zero + 1; i < len(words); i++ {
+			if w.c.arithmeticVars[variableKey(w.childName(), strconv.Itoa(i-zero))] {
+				plan.Numbers[i] = true
+			}
 		}
 	}
 	if plan.Stdin == nil {
@@ -129,28 +130,30 @@ func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.R
 	}
 	// Of the code that a shell reads, only what stands here can be walked. A pipe is left to checkValues.
 	for _, r := range redirs {
+		code := newNestedCode()
 		switch {
 		case r.Op == syntax.WordHdoc:
-			code := newNestedCode()
 			code.addParts(w.c, r.Word.Parts, unquoted)
-			w.inside(code, *plan.Stdin)
 		case r.Hdoc != nil:
-			code := newNestedCode()
 			code.addHeredoc(w.c, r)
-			w.inside(code, *plan.Stdin)
+		default:
+			continue
 		}
+		w.inside(code, *plan.Stdin)
 	}
 }
 
-// inside parses nested code and places the refs in it, except for data, which the shell outside fills in. It
-// returns the parameters of the code, from $0, that it evaluates as numbers.
-func (w *walker) inside(code *nestedCode, args shell.Code) []int {
+// childName is the name, as of a function, by which the parameters of sh -c are known. See variableKey.
+func (w *walker) childName() string { return "\x00" + strconv.Itoa(w.at) }
+
+// inside parses nested code and places the refs in it, except for data, which the shell outside fills in.
+func (w *walker) inside(code *nestedCode, args shell.Code) {
 	if w.refuseOpaque(code) {
-		return nil
+		return
 	}
 	if w.depth >= maxNesting {
 		w.refuseAll(code, codeDeep, "is inside shell code that is nested too deeply; use fewer levels of eval and sh -c")
-		return nil
+		return
 	}
 	file, err := shell.Parse(code.text.String(), w.c.dialects)
 	if err != nil {
@@ -158,20 +161,13 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 			code, codeNested,
 			"is inside nested code that is not valid sh: "+w.c.restorePlaceholders(shell.ErrorText(err)),
 		)
-		return nil
+		return
 	}
 	inner := w.innerWalker(code, args)
 	w.c.collectVariables(file, inner.fn)
 	inner.comments(file)
 	inner.stmts(file.Stmts)
 	w.takeOver(code, inner)
-	var counted []int
-	for i := 1; i < len(code.params); i++ {
-		if w.c.arithmeticVars[variableKey(inner.fn, strconv.Itoa(i))] {
-			counted = append(counted, i)
-		}
-	}
-	return counted
 }
 
 func newNestedCode() *nestedCode {
@@ -215,7 +211,7 @@ func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 		child: w.child || args.Child, remote: cmp.Or(args.Remote, w.remote), at: w.at, fn: w.fn,
 	}
 	if args.Child { // its parameters are its own
-		inner.fn = "\x00" + strconv.Itoa(w.at)
+		inner.fn = w.childName()
 	}
 	for i, q := range code.quotes {
 		inner.around[i] = append([]quoting{q}, w.around[i]...)

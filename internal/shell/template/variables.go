@@ -37,7 +37,7 @@ func (c *compiler) readVariables(code syntax.Node, fn string) {
 		case *syntax.CallExpr: // x=1, read x, f 1
 			c.setByCall(n)
 			for i, word := range n.Args {
-				if c.arithmeticVars[variableKey(n.Args[0].Lit(), strconv.Itoa(i))] {
+				if name := n.Args[0].Lit(); name != "" && c.arithmeticVars[variableKey(name, strconv.Itoa(i))] {
 					c.countWord(word, fn)
 				}
 			}
