@@ -15,7 +15,6 @@ import (
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
-	"prodigy/internal/workflow"
 )
 
 // logsOptions select the output that logs prints, and say how.
@@ -174,32 +173,20 @@ func (o logsOptions) mistaken(job jobs.Job) error {
 	if w == nil || o.query.Step == "" {
 		return nil
 	}
-	steps := stepLabels(w)
-	if step := o.query.Step; !slices.Contains(steps, step[strings.LastIndex(step, "/")+1:]) {
+	var steps []string
+	for at := range w.EachStep() {
+		if name := lastName(at.Logged); !slices.Contains(steps, name) {
+			steps = append(steps, name)
+		}
+	}
+	if !slices.Contains(steps, lastName(o.query.Step)) {
 		return refusef("job %s has no step %q; steps: %s", job.ID, o.query.Step, strings.Join(steps, ", "))
 	}
 	return nil
 }
 
-// stepLabels returns the labels of all steps of a workflow, those of hooks included.
-func stepLabels(w *workflow.Workflow) []string {
-	var labels []string
-	var add func(steps []workflow.Step)
-	add = func(steps []workflow.Step) {
-		for i, s := range steps {
-			if label := s.Label(i); !slices.Contains(labels, label) {
-				labels = append(labels, label)
-			}
-			for _, inner := range s.NestedSteps() {
-				add(inner)
-			}
-		}
-	}
-	for _, s := range w.Sections() {
-		add(s.Steps)
-	}
-	return labels
-}
+// lastName returns the name of a step without those of the steps that it is in.
+func lastName(label string) string { return label[strings.LastIndex(label, "/")+1:] }
 
 // nothing says why nothing was printed.
 func (o logsOptions) nothing(job jobs.Job) string {

@@ -110,23 +110,19 @@ type explainer struct {
 // policiesOf returns the retry policies of the steps of an agent by label, including nested steps.
 func policiesOf(w *workflow.Workflow) map[string]*retry.Policy {
 	found := map[string]*retry.Policy{}
-	var walk func(steps []workflow.Step, prefix string)
-	walk = func(steps []workflow.Step, prefix string) {
-		for i, s := range steps {
-			label := prefix + s.Label(i)
-			if s.Retry != nil {
-				found[label] = s.Retry
-			}
-			for key, inner := range s.NestedSteps() {
-				walk(inner, workflow.LabelPrefix(label, key))
-			}
-		}
-	}
-	if w == nil || w.Map == nil {
+	if w == nil {
 		return found
 	}
-	walk(w.Map.AgentTemplate, "")
-	walk(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler], "on_item_failure/")
+	handler := "handlers." + w.ErrorPolicy.OnItemFailure.Handler
+	for at, s := range w.EachStep() {
+		switch {
+		case s.Retry == nil:
+		case at.Section == "map":
+			found[at.Logged] = s.Retry
+		case at.Section == handler:
+			found["on_item_failure/"+at.Logged] = s.Retry
+		}
+	}
 	return found
 }
 

@@ -11,6 +11,7 @@ import (
 type StepRef struct {
 	Section string // as Section.Name
 	Label   string // of the step; a hook's step is prefixed with the label of its step
+	Logged  string // the label by which the log has it
 	Handler bool   // a step of a hook or handler
 }
 
@@ -92,12 +93,14 @@ func (s Section) EachStep() iter.Seq2[StepRef, Step] {
 func eachStep(p StepRef, steps []Step, yield func(StepRef, Step) bool) bool {
 	for i, step := range steps {
 		at := p
-		at.Label = p.Label + step.Label(i)
+		at.Label, at.Logged = p.Label+step.Label(i), p.Logged+step.Label(i)
 		if !yield(at, step) {
 			return false
 		}
 		for key, steps := range step.NestedSteps() {
-			below := StepRef{Section: p.Section, Label: at.Label + " " + key + " ", Handler: true}
+			below := StepRef{
+				Section: p.Section, Label: at.Label + " " + key + " ", Logged: LabelPrefix(at.Logged, key), Handler: true,
+			}
 			if !eachStep(below, steps, yield) {
 				return false
 			}
