@@ -11,7 +11,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"prodigy/internal/check"
@@ -38,8 +37,6 @@ type console struct {
 	noColor bool
 	// live is set if err is a terminal on which lines can be redrawn.
 	live bool
-	// unicode is set if the terminal shows more than ASCII.
-	unicode bool
 	// size returns the size of the terminal that err is.
 	size func() (w, h int)
 	// wide returns the width of the terminal that out is, or 0 if it is not one.
@@ -90,7 +87,6 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 			w, h := term.Size(err)
 			return cmp.Or(w, 80), cmp.Or(h, 24)
 		},
-		unicode: utf8Locale(getenv),
 		wide: func() int {
 			if !able {
 				return 0
@@ -152,12 +148,6 @@ func (c *console) lines() term.Lines { return term.Lines{W: c.text(), Look: c.lo
 
 // say returns the printer of what is said beside the results, on stderr.
 func (c *console) say() term.Lines { return term.Lines{W: c.err, Look: c.errLook()} }
-
-// utf8Locale reports whether the locale is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set.
-func utf8Locale(getenv func(string) string) bool {
-	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG"))
-	return runtime.GOOS == "windows" || strings.Contains(strings.ReplaceAll(strings.ToUpper(locale), "-", ""), "UTF8")
-}
 
 // colours reports whether output on err is coloured.
 func (c *console) colours() bool { return !c.plain && !c.noColor }

@@ -13,7 +13,7 @@ import (
 
 // newProgress returns what formats the live lines of a job on con. A nil w is a workflow that cannot be read.
 func newProgress(con *console, w *workflow.Workflow) view.Progress {
-	g := view.Progress{Look: term.Look{Colours: con.colours()}, Unicode: con.unicode}
+	g := view.Progress{Look: term.Look{Colours: con.colours()}}
 	if w != nil {
 		g.Steps, g.Waits = stepCounts(w), breakerWaits(w)
 		if w.Budget.Job != nil {

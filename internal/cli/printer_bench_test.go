@@ -15,7 +15,7 @@ import (
 // the ten pictures that are drawn. A core has 1e9 ns of such a second.
 func BenchmarkDrawing(b *testing.B) {
 	const a, slots = 5000, 64
-	con := &console{out: io.Discard, err: io.Discard, live: true, unicode: true, size: func() (w, h int) { return 120, 40 }}
+	con := &console{out: io.Discard, err: io.Discard, live: true, size: func() (w, h int) { return 120, 40 }}
 	p := newPrinter(con, jobOptions{}, &workflow.Workflow{})
 	ids := make([]string, a)
 	for i := range ids {

@@ -19,7 +19,6 @@ import (
 // Progress formats the live lines that show the progress of a job.
 type Progress struct {
 	term.Look
-	Unicode bool
 
 	// The number of steps by phase, for phases other than map. A standard workflow has the phase "".
 	Steps map[string]int
@@ -161,26 +160,22 @@ func (g Progress) shares(j *Job, cells int) string {
 	var b strings.Builder
 	sum, drawn := 0, 0
 	for _, p := range []struct {
-		n              int
-		colour         term.Colour
-		unicode, ascii string
+		n      int
+		colour term.Colour
+		cell   string
 	}{
-		{c.Successful, term.Green, "█", "#"},
-		{c.Skipped, term.Yellow, "▓", "~"},
-		{c.Failed + c.Rejected, term.Red, "▒", "x"},
-		{total - c.Finished(), "", "░", "-"},
+		{c.Successful, term.Green, "█"},
+		{c.Skipped, term.Yellow, "▓"},
+		{c.Failed + c.Rejected, term.Red, "▒"},
+		{total - c.Finished(), "", "░"},
 	} {
-		cell := p.ascii
-		if g.Unicode {
-			cell = p.unicode
-		}
-		if g.Unicode && g.Colours && p.colour != "" {
-			cell = "█" // the colours tell the parts apart
+		if g.Colours && p.colour != "" {
+			p.cell = "█" // the colours tell the parts apart
 		}
 		sum += p.n
 		n := cells*sum/total - drawn
 		drawn += n
-		b.WriteString(g.Paint(p.colour, strings.Repeat(cell, n)))
+		b.WriteString(g.Paint(p.colour, strings.Repeat(p.cell, n)))
 	}
 	return b.String()
 }

@@ -76,7 +76,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		width, height int
 		want          []string
 	}{
-		{"wide", Progress{Unicode: true, Waits: true}, busy(), 120, 40, []string{
+		{"wide", Progress{Waits: true}, busy(), 120, 40, []string{
 			" 40% ███▓▓▓▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running  1 waiting",
 			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed out after 2s",
 			"circuit breaker open, probes in 28s, 4 items held back: 5 consecutive failures, the last timeout: timed out after 1s",
@@ -85,7 +85,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"  failed  d  timeout: timed out after 1s",
 			"  failed  h  circuit_open: refused: the circuit breaker is open",
 		}},
-		{"80 columns", Progress{Unicode: true}, busy(), 80, 24, []string{
+		{"80 columns", Progress{}, busy(), 80, 24, []string{
 			" 40% █▓▒▒░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running",
 			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed ou…",
 			"circuit breaker open, probes in 28s, 4 items will be rejected: 5 consecutive",
@@ -95,8 +95,8 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"  failed  d  timeout: timed out after 1s",
 			"  failed  h  circuit_open: refused: the circuit breaker is open",
 		}},
-		{"narrow, without Unicode", Progress{}, busy(), 42, 40, []string{
-			" 40% #~xx------  4/10 done  1 failed",
+		{"narrow", Progress{}, busy(), 42, 40, []string{
+			" 40% █▓▒▒░░░░░░  4/10 done  1 failed",
 			"2.0/s  3 retries, next in 10s: 2 timeout…",
 			"circuit breaker open, probes in 28s, 4",
 			"  items will be rejected: 5 consecutive",
@@ -107,11 +107,11 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"  failed  d  timeout: timed out after 1s",
 			"  failed  h  circuit_open: refused: the …",
 		}},
-		{"40 columns leave room for the failures", Progress{Unicode: true}, seen(Resumed(errorpolicy.Metrics{TotalItems: 400, Successful: 252, Failed: 20}),
+		{"40 columns leave room for the failures", Progress{}, seen(Resumed(errorpolicy.Metrics{TotalItems: 400, Successful: 252, Failed: 20}),
 			events.JobResumed{Completed: 272, Pending: 128},
 		), 40, 20, []string{" 68% █████▒░░░  272/400 done  20 failed"}},
 		{"very narrow and low", Progress{}, busy(), 12, 4, []string{" 40%", "2.0/s  3 r…"}},
-		{"colours take no room", Progress{Look: term.Look{Colours: true}, Unicode: true}, busy(), 42, 6, []string{
+		{"colours take no room", Progress{Look: term.Look{Colours: true}}, busy(), 42, 6, []string{
 			" 40% \xff[32m█\xff[0m\xff[33m█\xff[0m\xff[31m██\xff[0m░░░░░░  4/10 done  \xff[31m1 failed\xff[0m",
 			"2.0/s  \xff[33m3 retries, next in 10s: 2 timeout…\xff[0m",
 			"\xff[33mcircuit breaker open, probes in 28s, 4\xff[0m",
@@ -131,7 +131,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			}, events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}, Fleet: true},
 			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}},
 		), 80, 24, []string{
-			"  0% ------------------------------  1/500 done  0 failed  0 running  0 waiting",
+			"  0% ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  1/500 done  0 failed  0 running  0 waiting",
 			"12 slots on 3 workers  1 waiting for a worker",
 			"  waiting b  2s  for a worker",
 		}},
@@ -150,7 +150,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			events.PhaseCompleted{Phase: "map"}, events.PhaseStarted{Phase: "reduce"},
 			events.StepRetrying{Step: "sum", ErrorType: "network", Error: "exit code 7: refused", DelayMS: events.Millis(9 * time.Second)},
 		), 80, 24, []string{
-			"100% ###############xxxxxxxxxxxxxxx  2/2 done  1 failed",
+			"100% ███████████████▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒  2/2 done  1 failed",
 			"reduce: 2s, step 1 of 1",
 			"  retrying sum in 7s: network: exit code 7: refused",
 		}},
@@ -158,7 +158,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 1},
 			events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
 			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}}, events.PhaseCompleted{Phase: "map"},
-		), 80, 24, []string{"100% ##############################  1/1 done  0 failed  0 running  0 waiting", "30.0/min"}},
+		), 80, 24, []string{"100% ██████████████████████████████  1/1 done  0 failed  0 running  0 waiting", "30.0/min"}},
 		{"dead letters, then reduce", Progress{Steps: map[string]int{"reduce": 1}}, seen(Resumed(errorpolicy.Metrics{TotalItems: 2, Successful: 1, Failed: 1}),
 			events.JobResumed{Reason: events.ForDeadLetters, Completed: 2},
 			events.AgentStarted{AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1}},
@@ -178,7 +178,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			events.JobResumed{Completed: 90, Pending: 9, InFlight: 1},
 			events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a", ItemIndex: 95}},
 		), 120, 40, []string{
-			" 91% #########################xx---  91/100 done  4 failed  2 skipped  1 rejected  0 running  0 waiting",
+			" 91% █████████████████████████▒▒░░░  91/100 done  4 failed  2 skipped  1 rejected  0 running  0 waiting",
 			"30.0/min",
 		}},
 	} {
@@ -330,7 +330,7 @@ func TestLinesFitTheTerminal(t *testing.T) {
 		Event: events.AgentStarted{AttemptID: events.AttemptID{ItemID: strings.Repeat("界", 60), ItemIndex: 8}},
 	})
 	j.Apply(events.Record{Time: sixteen, Event: events.StepRetrying{ItemID: "g", Step: "👩‍💻\tstep", ErrorType: "network", Error: strings.Repeat("é́x", 99)}})
-	for _, g := range []Progress{{}, {Look: term.Look{Colours: true}, Unicode: true}} {
+	for _, g := range []Progress{{}, {Look: term.Look{Colours: true}}} {
 		for width := 3; width < 130; width++ {
 			for _, line := range g.Lines(j, sixteen.Add(time.Minute), width, 40) {
 				if wide := term.Width(line); wide >= width {
