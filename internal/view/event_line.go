@@ -213,18 +213,19 @@ func (f eventField) metrics() string {
 	if json.Unmarshal(f.value, &m) != nil {
 		return " metrics=?"
 	}
-	text := fmt.Sprintf(" items=%d", m.TotalItems)
+	var b strings.Builder
+	fmt.Fprintf(&b, " items=%d", m.TotalItems)
 	for name, n := range check.ByKey(map[string]int{
 		"failed": m.Failed, "rejected": m.Rejected, "skipped": m.Skipped, "successful": m.Successful,
 	}) {
 		if n > 0 {
-			text += fmt.Sprintf(" %s=%d", name, n)
+			fmt.Fprintf(&b, " %s=%d", name, n)
 		}
 	}
 	for t, n := range check.ByKey(m.ErrorTypes) {
-		text += fmt.Sprintf(" %s=%d", t, n)
+		fmt.Fprintf(&b, " %s=%d", t, n)
 	}
-	return text
+	return b.String()
 }
 
 // inQuotes returns s as one line of bounded length, quoted if it is empty or contains blanks.
