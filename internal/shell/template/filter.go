@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bmatcuk/doublestar/v4"
+
 	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
@@ -67,14 +69,14 @@ func expanded(v Value, f filter, single bool) []Value {
 	case f.name == "opt":
 		return []Value{v}
 	case f.name == "pattern" && single:
-		return f.glob.matching([]Value{v})
+		return f.matching([]Value{v})
 	case f.name == "pattern" && v.isArray():
-		return f.glob.matching(v.elements())
+		return f.matching(v.elements())
 	}
 	isBlank := func(r rune) bool { return strings.ContainsRune(" \t\n", r) }
 	words := check.Each(strings.FieldsFunc(v.String(), isBlank), Text)
 	if f.name == "pattern" {
-		return f.glob.matching(words)
+		return f.matching(words)
 	}
 	return words
 }
@@ -100,15 +102,15 @@ func parseWhole(s string) (int64, error) {
 	return n, nil
 }
 
-// matching returns the values that match. A pattern without a slash looks at the last part of a path only.
-func (g *glob) matching(all []Value) []Value {
+// matching returns the values that match.
+func (f filter) matching(all []Value) []Value {
 	var some []Value
 	for _, v := range all {
 		text := v.String()
-		if !strings.Contains(g.src, "/") {
+		if !strings.Contains(f.pattern, "/") {
 			text = path.Base(text)
 		}
-		if g.re.MatchString(text) {
+		if doublestar.MatchUnvalidated(f.pattern, text) {
 			some = append(some, v)
 		}
 	}

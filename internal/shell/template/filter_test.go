@@ -109,7 +109,7 @@ func TestFiltersThatAreWrittenWrong(t *testing.T) {
 		{"x ${item.v|nope}", "1:3: PS002 unknown filter |nope (known: raw, sh, json, url, int, ordinal, words, basename, dirname, noext, file, opt, pattern, default)"},
 		{"x ${item.v|pattern}", "1:3: PS002 the filter |pattern needs an argument: ${item|pattern:…}"},
 		{"x ${item.v|default}", "1:3: PS002 the filter |default needs an argument: ${item|default:…}"},
-		{"x ${item.v|pattern:[z-a]}", `1:3: PS002 "[z-a]" is not a pattern like *.go or src/**/*.go`},
+		{"x ${item.v|pattern:[a}", `1:3: PS002 "[a" is not a pattern like *.go or src/**/*.go`},
 		{"x ${item.v|default:$HOME}", "1:3: PS002 the argument of |default: is literal; \"$\" is not expanded"},
 		{"x --f=${item.v|opt}", "PS027"},
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/bmatcuk/doublestar/v4"
+
 	"prodigy/internal/shell"
 )
 
@@ -152,11 +154,11 @@ func (p *exprParser) filterList() {
 			def := p.argument(name)
 			p.def = &def
 		case name == "pattern":
-			glob, err := newGlob(p.argument(name))
-			if err != nil {
-				p.fail("%v", err)
+			pattern := p.argument(name)
+			if !doublestar.ValidatePattern(pattern) {
+				p.fail("%q is not a pattern like *.go or src/**/*.go", pattern)
 			}
-			p.filters = append(p.filters, filter{name, glob})
+			p.filters = append(p.filters, filter{name, pattern})
 		default:
 			p.filters = append(p.filters, filter{name: name})
 		}
@@ -299,14 +301,17 @@ var filterNames = strings.Fields("raw sh json url int ordinal words basename dir
 // filter is one of the filters of a placeholder.
 type filter struct {
 	name string
-	glob *glob // of pattern
+
+	// pattern is the argument of |pattern: * and ? stand for anything but a slash, ** for any folders, [a-z] for one of
+	// these. Without a slash it is about the last part of a path.
+	pattern string
 }
 
 func (f filter) String() string {
-	if f.glob == nil {
+	if f.name != "pattern" {
 		return "|" + f.name
 	}
-	return "|" + f.name + ":" + strings.NewReplacer("}", `\}`, "|", `\|`).Replace(f.glob.src)
+	return "|pattern:" + strings.NewReplacer("}", `\}`, "|", `\|`).Replace(f.pattern)
 }
 
 // makesList reports whether the filter gives any number of words.
