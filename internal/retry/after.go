@@ -2,9 +2,9 @@ package retry
 
 import (
 	"cmp"
+	"net/http"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"prodigy/internal/check"
@@ -45,8 +45,9 @@ func (a After) Check() []check.Finding {
 // the same text, if there is one, so that it does not matter whether the clocks of both sides agree; else
 // from now.
 func (a After) Asked(now time.Time, texts ...string) (wait time.Duration, ok bool) {
+	pattern := cmp.Or(a.Pattern, header("Retry-After"))
 	for _, text := range texts {
-		for _, value := range a.values(text) {
+		for _, value := range findAll(pattern, text) {
 			if d, is := waitOf(value, text, now); is {
 				wait, ok = min(max(d, 0), a.Most()), true
 			}
@@ -55,34 +56,16 @@ func (a After) Asked(now time.Time, texts ...string) (wait time.Duration, ok boo
 	return wait, ok
 }
 
-// values returns what may be a time, in the order of the text. With a pattern that is its first group, or all of the
-// match if it has none.
-func (a After) values(text string) []string {
-	if a.Pattern == "" {
-		return headers(text, "retry-after")
-	}
-	re, err := regexp.Compile(a.Pattern)
+// header returns the pattern of a header of HTTP, in any case of letters, also behind the < of curl -v.
+func header(name string) string { return `(?im)^[ \t]*<?[ \t]*` + name + `[ \t]*:[ \t]*(.*?)[ \t\r]*$` }
+
+// findAll returns what a pattern finds in a text, in order: its first group, or all of the match if it has none.
+func findAll(pattern, text string) []string {
+	re, err := regexp.Compile(pattern)
 	if err != nil { // which Check has refused
 		return nil
 	}
-	var values []string
-	for _, m := range re.FindAllStringSubmatch(text, -1) {
-		values = append(values, m[min(1, len(m)-1)])
-	}
-	return values
-}
-
-// headers returns the values of a header, in any case of letters, also behind the < of curl -v.
-func headers(text, name string) []string {
-	var values []string
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "<"))
-		key, value, ok := strings.Cut(line, ":")
-		if ok && strings.EqualFold(strings.TrimSpace(key), name) {
-			values = append(values, strings.TrimSpace(value))
-		}
-	}
-	return values
+	return check.Each(re.FindAllStringSubmatch(text, -1), func(m []string) string { return m[min(1, len(m)-1)] })
 }
 
 // firstUnixTime is the smallest number that is a time and no number of seconds to wait, which would be 31 years.
@@ -114,7 +97,7 @@ func waitOf(value, text string, now time.Time) (time.Duration, bool) {
 
 // sinceServer returns the time until at by the clock of who has written text, if that says what it is, else by ours.
 func sinceServer(at time.Time, text string, now time.Time) time.Duration {
-	dates := headers(text, "date")
+	dates := findAll(header("Date"), text)
 	if len(dates) > 0 {
 		if its, ok := date(dates[len(dates)-1]); ok {
 			return at.Sub(its)
@@ -123,14 +106,13 @@ func sinceServer(at time.Time, text string, now time.Time) time.Duration {
 	return at.Sub(now)
 }
 
-// date reads a date in one of the forms of HTTP (RFC 9110, 5.6.7), or as in RFC 3339.
+// date reads a date in one of the forms of HTTP, or as in RFC 3339.
 func date(text string) (time.Time, bool) {
-	for _, layout := range []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC, time.RFC3339} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, true
-		}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		at, err = time.Parse(time.RFC3339, text)
 	}
-	return time.Time{}, false
+	return at, err == nil
 }
 
 // asked returns how long failure f asks to wait. What the step itself knows (f.RetryAfter) counts more than what was
