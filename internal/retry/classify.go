@@ -1,8 +1,9 @@
 package retry
 
-import "prodigy/internal/check"
-
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Type classifies a failure, for matchers, metrics and the dead letter queue.
 type Type string
@@ -79,48 +80,22 @@ func (t Type) AfterAttempt() bool {
 	return t == TypeKilledRunner || t == TypeSkipped || t == TypeMergeConflict || t == TypeVerifyFailed
 }
 
-// errorType says of a type whether its name can stand in retry_on.
-type errorType struct {
-	name    Type
-	matcher bool
-}
-
-// errorTypes is the table of all types of failures, in the order in which messages list them.
-var errorTypes = []errorType{
-	{TypeRateLimit, true},
-	{TypeServerError, true},
-	{TypeNetwork, true},
-	{TypeTimeout, true},
-	{TypeResource, true},
-	{TypeOOM, true},
-	{TypeMergeConflict, true},
-	{TypeVerifyFailed, true},
-	{TypeMissingOutput, true},
-	{TypeQuota, true},
-	{TypeAuth, true},
-	{TypeRefused, true},
-	{TypeIncomplete, true},
-	{TypeInvalidRequest, true},
-	{TypeStalled, true},
-	{TypeBudget, true},
-	{TypeClientError, false},
-	{TypeCommandFailed, false},
-	{TypeCommandNotFound, false},
-	{TypePermission, false},
-	{TypeKilled, false},
-	{TypeCircuitOpen, false},
-	{TypeTemplate, false},
-	{TypeCommitMissing, false},
-	{TypeWorkspace, false},
-	{TypeKilledRunner, false},
-	{TypeSkipped, false},
-	{TypeInternal, false},
-}
+// retryTypes are the types of failures whose names can stand in retry_on, and otherTypes all others, in the order in
+// which messages list them.
+var (
+	retryTypes = []Type{
+		TypeRateLimit, TypeServerError, TypeNetwork, TypeTimeout, TypeResource, TypeOOM, TypeMergeConflict,
+		TypeVerifyFailed, TypeMissingOutput, TypeQuota, TypeAuth, TypeRefused, TypeIncomplete, TypeInvalidRequest,
+		TypeStalled, TypeBudget,
+	}
+	otherTypes = []Type{
+		TypeClientError, TypeCommandFailed, TypeCommandNotFound, TypePermission, TypeKilled, TypeCircuitOpen,
+		TypeTemplate, TypeCommitMissing, TypeWorkspace, TypeKilledRunner, TypeSkipped, TypeInternal,
+	}
+)
 
 // Types returns all types of failures.
-func Types() []Type {
-	return check.Each(errorTypes, func(t errorType) Type { return t.name })
-}
+func Types() []Type { return slices.Concat(retryTypes, otherTypes) }
 
 // Failure is what is known of one failed attempt.
 type Failure struct {

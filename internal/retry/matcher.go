@@ -20,13 +20,7 @@ type Matcher struct {
 
 // MatcherNames returns the error types that retry_on can name.
 func MatcherNames() []string {
-	var names []string
-	for _, t := range errorTypes {
-		if t.matcher {
-			names = append(names, string(t.name))
-		}
-	}
-	return names
+	return check.Each(retryTypes, func(t Type) string { return string(t) })
 }
 
 // ReadText reads the name of an error type, which may be written in any case style, as in ServerError or server-error.
