@@ -29,13 +29,14 @@ var errObjectGone = errors.New("the broker lost it")
 const missingFor = 2 * time.Second
 
 // fetchFile writes a file that was sent to an empty file, and compares it with what it should be. It waits for a broker
-// that is away, or cannot say whether it has the object.
+// that is away, or cannot say whether it has the object. One that has the object and not its data is asked three times.
 func (h *brokerConn) fetchFile(ctx context.Context, want fleet.File, to *os.File) error {
 	if want.Object == "" {
 		_, err := to.Write(want.Data)
 		return err
 	}
 	var gone time.Time // since when the broker says that it has no such object
+	stalls := 0
 	err := persist(ctx, func(ctx context.Context) error {
 		if err := to.Truncate(0); err != nil { // of a part that came before
 			return err
@@ -45,12 +46,14 @@ func (h *brokerConn) fetchFile(ctx context.Context, want fleet.File, to *os.File
 		}
 		return h.getFile(ctx, want, to)
 	}, func(err error) bool {
-		if !errors.Is(err, errObjectGone) {
-			gone = time.Time{}
-			return leaderless(err) || !h.nc.IsConnected()
+		if errors.Is(err, errObjectGone) {
+			gone = cmp.Or(gone, time.Now())
+			return time.Since(gone) <= missingFor
 		}
-		gone = cmp.Or(gone, time.Now())
-		return time.Since(gone) <= missingFor
+		if gone = (time.Time{}); errors.Is(err, errStalled) {
+			stalls++
+		}
+		return stalls < 3 && leaderless(err) || !h.nc.IsConnected()
 	})
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
