@@ -125,10 +125,10 @@ const goOn = "You were interrupted before you had finished. Look at what is ther
 func checkPromptArgument(program, prompt string) error {
 	switch {
 	case strings.IndexByte(prompt, 0) >= 0:
-		return &template.BindError{Text: "the prompt contains a NUL byte, which an argument cannot contain"}
+		return &template.BindError{Text: "the prompt contains a NUL byte, which is not allowed in an argument"}
 	case strings.HasPrefix(prompt, "-"):
 		return &template.BindError{Text: fmt.Sprintf(
-			"the prompt starts with a dash, and %s would take it for an option: start it with words of your own",
+			"the prompt starts with a dash, and %s would parse it as an option: put other words first",
 			filepath.Base(program),
 		)}
 	}

@@ -139,7 +139,7 @@ func (r *run) bindEnv(s *scope, vars []variable) ([]string, error) {
 			value, err = r.secret(v.name)
 		}
 		if err == nil && strings.IndexByte(value, 0) >= 0 {
-			err = &template.BindError{Text: "the value contains a NUL byte, which a variable cannot contain"}
+			err = &template.BindError{Text: "the value contains a NUL byte, which is not allowed in a variable"}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("env %s: %w", v.name, err)
@@ -153,7 +153,7 @@ func (r *run) bindEnv(s *scope, vars []variable) ([]string, error) {
 func (r *run) secret(name string) (string, error) {
 	value, ok := r.x.Secrets[name]
 	if !ok {
-		return "", errors.New("the secret is not here")
+		return "", errors.New("the secret is not available here")
 	}
 	return value, nil
 }
@@ -182,7 +182,7 @@ func (r *run) commandValue(s *scope, cmd command) (string, error) {
 	}
 	f := failureOf(&step{Step: &workflow.Step{Timeout: maxValueTime}}, exit, trimmed(stderr.masked()))
 	if f != nil {
-		f.Message = "the command for its value: " + f.Message
+		f.Message = "its command: " + f.Message
 		return "", f
 	}
 	return trimmed(&stdout.Capture), nil

@@ -161,7 +161,7 @@ func CheckShared(w *workflow.Workflow, slots int) (problems, edits []workflow.Pr
 	if w.Map != nil {
 		agents := atOnce{n: slots, of: "agents", mend: "max_parallel: 1", name: "${item_id}"}
 		if !w.Workspace.Isolated() {
-			agents.workspace = "write workspace: git at the root of the file, or "
+			agents.workspace = "set workspace: git at the root of the file, or "
 		}
 		c.steps(w.Map.AgentTemplate, agents, w.Workspace.Isolated())
 		for _, steps := range check.ByKey(w.Handlers) {
@@ -197,14 +197,14 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 			own = differs(s.WorkingDir.Value) || ownDir && !filepath.IsAbs(s.WorkingDir.Value)
 		}
 		if s.CommitRequired && a.n > 1 && !own {
-			c.problems = append(c.problems, c.problem(s.Pos, "commit_required: %d %s run at once in one directory and would take each other's commits for their own; %sgive each a directory, as with working_dir: wt/%s, or set %s", a.n, a.of, a.workspace, a.name, a.mend))
+			c.problems = append(c.problems, c.problem(s.Pos, "commit_required: %d %s run at a time in one directory, and each would take the others' commits for its own; %suse a directory for each, such as working_dir: wt/%s, or set %s", a.n, a.of, a.workspace, a.name, a.mend))
 		}
 		if what := s.Edits(); what != "" && a.n > 1 && !own && !s.CommitRequired {
-			c.edits = append(c.edits, c.problem(s.Pos, "%s: %d %s run at once in one git checkout, and each changes files and commits under the others; write workspace: git at the root of the file (prodigy validate --fix does), or shared_directory: ok if that is meant", what, a.n, a.of))
+			c.edits = append(c.edits, c.problem(s.Pos, "%s: %d %s run at a time in one git checkout, where they change each other's files and commits; set workspace: git at the root of the file (prodigy validate --fix adds it), or shared_directory: ok if this is intended", what, a.n, a.of))
 		}
 		if v := s.Validate; v != nil && v.ResultFile != nil && a.n > 1 && !differs(v.ResultFile.Value) &&
 			(!own || filepath.IsAbs(v.ResultFile.Value)) {
-			c.problems = append(c.problems, c.problem(v.ResultFile.At(1, 1), "result_file: %d %s run at once and would read each other's results; name it after each, as with result-%s.json, or set %s", a.n, a.of, a.name, a.mend))
+			c.problems = append(c.problems, c.problem(v.ResultFile.At(1, 1), "result_file: %d %s run at a time and would read each other's results; use a name for each, such as result-%s.json, or set %s", a.n, a.of, a.name, a.mend))
 		}
 		for key, nested := range s.NestedSteps() {
 			inner, innerOwn := a, own

@@ -233,18 +233,18 @@ func TestSharedDirectoriesAreRefused(t *testing.T) {
 		slots int
 		want  string // the beginning of the only problem; empty: there is none
 	}{
-		{"commit", commits(""), 2, "f.yml:2:3: commit_required: 2 agents run at once in one directory"},
+		{"commit", commits(""), 2, "f.yml:2:3: commit_required: 2 agents run at a time in one directory"},
 		{"commit, one slot", commits(""), 1, ""},
 		{"commit in a fixed directory", commits("repo"), 2, "f.yml:2:3: commit_required"},
 		{"commit in a directory of the item", commits("wt/${item_id}"), 2, ""},
 		{"commit in a directory of the worker", commits("$worker"), 2, ""},
 		{"commit of a hook", hook("", commits("")), 2, "f.yml:2:3: commit_required"},
 		{"commit of a hook, which inherits the directory", hook("wt/${item.a}", commits("")), 2, ""},
-		{"result", validates("", "result.json"), 9, "f.yml:3:9: result_file: 9 agents run at once"},
+		{"result", validates("", "result.json"), 9, "f.yml:3:9: result_file: 9 agents run at a time"},
 		{"result named after the item", validates("", "${item_id}.json"), 2, ""},
 		{"result in a directory of the item", validates("wt/${item_id}", "result.json"), 2, ""},
 		{"result elsewhere", validates("wt/${item_id}", "/tmp/result.json"), 2, "f.yml:3:9: result_file"},
-		{"elements", each(3, commits("")), 1, "f.yml:2:3: commit_required: 3 elements run at once in one directory"},
+		{"elements", each(3, commits("")), 1, "f.yml:2:3: commit_required: 3 elements run at a time in one directory"},
 		{"elements in turn", each(1, commits("")), 1, ""},
 		{"elements in turn, of agents", each(1, commits("")), 2, "f.yml:2:3: commit_required: 2 agents"},
 		{"elements with directories", each(3, commits("${item}")), 1, ""},

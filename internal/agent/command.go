@@ -147,7 +147,7 @@ func (r result) format(st *step, stdout *process.Capture, failure *Failure, unkn
 		data, err = json.RawMessage("null"), nil
 	}
 	if err == nil && data != nil && stdout.Cut() {
-		err = fmt.Errorf("the output of %d bytes exceeds the limit kept for captures", stdout.Total())
+		err = fmt.Errorf("the output (%d bytes) exceeds the limit for captures", stdout.Total())
 	}
 	if err == nil {
 		r.data = data

@@ -51,7 +51,7 @@ func failureOf(st *step, exit process.Exit, stderr string) *Failure {
 	case exit.TimedOut:
 		f.Message = "timed out after " + duration.Format(st.Timeout)
 	case exit.OOM:
-		f.Type, f.Message = retry.TypeOOM, "killed for lack of memory: the kernel has killed processes while it ran"
+		f.Type, f.Message = retry.TypeOOM, "killed for lack of memory: the kernel killed processes while it was running"
 	case exit.Signal != "":
 		f.Message = "killed by " + exit.Signal
 	case exit.Code == 126 && strings.Contains(stderr, "rgument list too long"):
@@ -67,11 +67,11 @@ func failureOf(st *step, exit process.Exit, stderr string) *Failure {
 }
 
 // tooLarge says what to do about a value that is too large for an argument.
-const tooLarge = "; an argument holds 128 KiB at most: write |file for the path of a file that holds the value, or a heredoc"
+const tooLarge = "; the maximum for an argument is 128 KiB: use |file for the path of a file with the value, or a heredoc"
 
 // promptTooLarge says the same for a prompt.
-const promptTooLarge = "; a prompt that is an argument holds 128 KiB at most: write |file for the path of a file that holds the value, " +
-	"or let claude read it from its standard input"
+const promptTooLarge = "; the maximum for a prompt argument is 128 KiB: use |file for the path of a file with the value, " +
+	"or let claude read the prompt from stdin"
 
 // exitMessage names the exit code and the last line of stderr that is not blank.
 func exitMessage(code int, stderr string) string {
@@ -83,7 +83,7 @@ func exitMessage(code int, stderr string) string {
 }
 
 // ErrDir is in the chain when the directory that the commands of a job run in cannot be used.
-var ErrDir = errors.New("the working directory of the job cannot be used")
+var ErrDir = errors.New("cannot use the job's working directory")
 
 // dirError returns an error when the working directory of the attempt cannot be used. A directory that a step
 // names is the step's affair.

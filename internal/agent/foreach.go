@@ -126,11 +126,11 @@ func (r *run) listing(ctx context.Context, st *step, b boundCommand) ([]json.Raw
 	failure := failureOf(st, exit, trimmed(stderr.masked()))
 	end = endOf(exit, failure)
 	if failure != nil {
-		failure.Message = "foreach: the command that lists the elements: " + failure.Message
+		failure.Message = "foreach: input command: " + failure.Message
 		return nil, failure
 	}
 	if stdout.Cut() {
-		message := fmt.Sprintf("foreach: the command printed more than %d bytes: use a map phase", maxListing)
+		message := fmt.Sprintf("foreach: the input command printed more than %d bytes: use a map phase", maxListing)
 		return nil, st.fails(retry.TypeTemplate, message)
 	}
 	return elementsOf(stdout.Text()), nil

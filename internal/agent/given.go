@@ -19,11 +19,11 @@ type LostError struct {
 func (e *LostError) Error() string { return e.Reason }
 
 // ErrReturned is wrapped by the error of an attempt that a worker has given back: it has ended, or never began.
-var ErrReturned = errors.New("the worker returned it")
+var ErrReturned = errors.New("returned by the worker")
 
 // ErrDetached is the error of an attempt that its Executor no longer waits for, though it may still run
 // elsewhere. Who resumes the job asks for it.
-var ErrDetached = errors.New("the attempt may still run on its worker")
+var ErrDetached = errors.New("the attempt may still be running on its worker")
 
 // GivenBack reports whether an attempt ended without an outcome and not because of a failure of prodigy itself,
 // so that others can go on.

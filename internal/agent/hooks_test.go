@@ -143,14 +143,14 @@ func TestCapturesHaveTheFormatThatWasAskedFor(t *testing.T) {
 		{"", " a ", `" a "`, ""},
 		{workflow.FormatString, "5", `"5"`, ""},
 		{workflow.FormatJSON, ` {"a": [1]}`, `{"a": [1]}`, ""},
-		{workflow.FormatJSON, "{a}", "", `capture_format json: the output "{a}" is not JSON`},
-		{workflow.FormatJSON, "", "", `capture_format json: the output "" is not JSON`},
+		{workflow.FormatJSON, "{a}", "", `capture_format json: output "{a}" is not JSON`},
+		{workflow.FormatJSON, "", "", `capture_format json: output "" is not JSON`},
 		{workflow.FormatLines, "", `[]`, ""},
 		{workflow.FormatLines, " a\n\nb\"", `[" a","","b\""]`, ""},
 		{workflow.FormatNumber, " -1.50e3\n", `-1.50e3`, ""},
-		{workflow.FormatNumber, "007", "", `capture_format number: the output "007" is not a number`},
-		{workflow.FormatNumber, `"5"`, "", `capture_format number: the output "\"5\"" is not a number`},
-		{workflow.FormatNumber, "null", "", `capture_format number: the output "null" is not a number`},
+		{workflow.FormatNumber, "007", "", `capture_format number: output "007" is not a number`},
+		{workflow.FormatNumber, `"5"`, "", `capture_format number: output "\"5\"" is not a number`},
+		{workflow.FormatNumber, "null", "", `capture_format number: output "null" is not a number`},
 		{workflow.FormatBoolean, "", `true`, ""},
 		{workflow.FormatBoolean, "false", `true`, ""},
 	}
@@ -237,7 +237,7 @@ func TestACaptureThatWasCutDoesNotFit(t *testing.T) {
 	step := captured("got", "x")
 	step.Format = workflow.FormatLines
 	o := execute(t, f.executor(), ofItem(step))
-	if o.Failure == nil || !strings.Contains(o.Failure.Message, "the output of 2621440 bytes exceeds the limit kept for captures") {
+	if o.Failure == nil || !strings.Contains(o.Failure.Message, "the output (2621440 bytes) exceeds the limit for captures") {
 		t.Errorf("got %v, want a failure that tells of the size", o.Failure)
 	}
 }
@@ -345,9 +345,9 @@ func TestOutputFilesHoldTheWholeOutput(t *testing.T) {
 	same(t, "below", read("sub/b/c.txt")+read("b/c.txt"), "deep\ndeep\n")
 
 	refused := map[string]string{
-		"${item.up}":             "../x: a value leads outside the directory " + dir,
-		"sub/${item.up}/../../y": "a value leads outside the directory " + dir + "/sub",
-		"${item.abs}":            "/x: a value leads outside the directory " + dir,
+		"${item.up}":             "../x: a value points outside the directory " + dir,
+		"sub/${item.up}/../../y": "a value points outside the directory " + dir + "/sub",
+		"${item.abs}":            "/x: a value points outside the directory " + dir,
 		"${item.missing}":        "has no value for this item",
 		"${item.missing:-}":      `"" is not a path`,
 		"sub":                    "is a directory",

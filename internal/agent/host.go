@@ -207,7 +207,7 @@ func (s *StepBreakers) AdmitStep(_ context.Context, b StepBreaker) (t limit.Tick
 		case limit.Shut:
 			refusal = b.shut()
 		case limit.Full:
-			refusal = fmt.Sprintf("the circuit breaker of %s is half-open and has all its tests running", b.Step)
+			refusal = fmt.Sprintf("the circuit breaker of %s is half-open, and its probes are running", b.Step)
 		case limit.Run:
 			t, transitions = one.Start()
 		}

@@ -19,7 +19,7 @@ func TestCapturedJSONIsWhatTheSuiteSays(t *testing.T) {
 		}
 		_, isNumber := formatted(workflow.FormatNumber, strings.Trim(c.JSON, "[] "), false)
 		if valid := c.Valid && strings.Contains(c.Name, "_number_"); valid && isNumber != nil {
-			t.Errorf("%s: %.60q is no number: %v", c.Name, c.JSON, isNumber)
+			t.Errorf("%s: %.60q is not a number: %v", c.Name, c.JSON, isNumber)
 		}
 	}
 	for _, text := range []string{"-.5", "007", "1.", "0x1", "Infinity", "\"\xff\""} {

@@ -141,7 +141,7 @@ func formatted(f workflow.CaptureFormat, output string, failed bool) (json.RawMe
 	if failed {
 		return json.RawMessage("null"), nil
 	}
-	return nil, fmt.Errorf("the output %s is not %s", quoteStart(trimmed), wanted)
+	return nil, fmt.Errorf("output %s is not %s", quoteStart(trimmed), wanted)
 }
 
 // quoteStart quotes the start of output for a message.
@@ -153,7 +153,7 @@ func quoteStart(output string) string {
 	return fmt.Sprintf("%q…", strings.ToValidUTF8(output[:most], ""))
 }
 
-var errLeaves = errors.New("a value leads outside the directory")
+var errLeaves = errors.New("a value points outside the directory")
 
 // bind returns the destination for a command that runs in dir. The parts of the path that the workflow itself
 // writes may lead anywhere; data may only lead further down.

@@ -389,7 +389,7 @@ func (s *scope) withOutput(v template.Value) template.Value {
 // File implements template.Filer.
 func (s *scope) File(content string) (string, error) {
 	if s.scratch == nil {
-		return "", errors.New("no file can be made here")
+		return "", errors.New("files cannot be created here")
 	}
 	return s.scratch.addValues("value-*", content)
 }

@@ -57,7 +57,7 @@ func (s SimulatedExit) verdict(a *aiRun, e ai.End, stderr, output string) ai.Ver
 		if s.Type == "" {
 			v.Message = exitMessage(e.ExitCode, stderr)
 		}
-		v.Message = cmp.Or(v.Message, "as the simulation says: "+string(s.Type))
+		v.Message = cmp.Or(v.Message, "simulated: "+string(s.Type))
 	}
 	return v
 }

@@ -94,7 +94,7 @@ func (r *run) timedOut(label string, limit time.Duration) *Failure {
 }
 
 // errTimeUp ends the steps of an attempt whose time is up. That is a failure, not a stop.
-var errTimeUp = errors.New("the time is up")
+var errTimeUp = errors.New("timed out")
 
 func newAgentLimit(ctx context.Context, limit time.Duration) *agentLimit {
 	l := &agentLimit{at: time.Now().Add(limit)}

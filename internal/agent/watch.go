@@ -103,9 +103,9 @@ func (m *meter) observe(output *ai.Reading, w *watch) {
 	if w == nil || !m.host.AgentCost(m.ticket, cost) {
 		return
 	}
-	message := "it has cost " + cost.String() + ", and the budget of the job is spent"
+	message := "it cost " + cost.String() + ", and the job's budget is spent"
 	if m.ticket.Cap > 0 && cost >= m.ticket.Cap {
-		message = "it has cost " + cost.String() + ", and may cost " + m.ticket.Cap.String()
+		message = "it cost " + cost.String() + ", its maximum is " + m.ticket.Cap.String()
 	}
 	w.endFor(&ai.Stall{Rule: ruleMaxCost, Outcome: ai.Budget, Message: message})
 }

@@ -197,7 +197,7 @@ func document(f workflow.FileFormat, fill filler) (string, error) {
 }
 
 func notUTF8(written string) error {
-	return &template.BindError{Text: "the value of " + written + " is not UTF-8, which a document must be"}
+	return &template.BindError{Text: "the value of " + written + " is not valid UTF-8"}
 }
 
 func fillJSON(fill filler) (string, error) {
@@ -260,7 +260,7 @@ func fillYAML(fill filler) (string, error) {
 		return text, nil
 	}
 	if strings.Count(text, y.base) != len(y.values) {
-		return "", &template.BindError{Text: "the content holds " + y.base + ", which no content with values can"}
+		return "", &template.BindError{Text: "the content holds " + y.base + ", which is not allowed in content with values"}
 	}
 	for _, d := range documents {
 		if err := y.fill(d); err != nil {
@@ -306,7 +306,7 @@ func (y *yamlFilling) fill(n *yaml.Node) error {
 		*comment = y.replaced(*comment, y.written)
 	}
 	if strings.Contains(n.Anchor+n.Tag, y.base) {
-		return &template.BindError{Text: "a value cannot be the name of an anchor or a tag in YAML"}
+		return &template.BindError{Text: "a value cannot be used as a YAML anchor or tag"}
 	}
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, y.base) {
 		return y.scalar(n)
@@ -367,7 +367,7 @@ func encodeYAML(documents []*yaml.Node) (string, error) {
 	encoder.SetIndent(2)
 	for _, d := range documents {
 		if err := encoder.Encode(d); err != nil {
-			return "", &template.BindError{Text: "the content cannot be written as YAML: " + err.Error()}
+			return "", &template.BindError{Text: "cannot write the content as YAML: " + err.Error()}
 		}
 	}
 	return b.String(), encoder.Close()

@@ -175,7 +175,7 @@ func (p *Preset) compile() error {
 		case name == "item" || slices.Contains(documentNames(), name):
 			return fmt.Errorf("pick.%s: choose another name", name)
 		case (pick.line != nil) != (p.Parse == Text):
-			return fmt.Errorf("pick.%s: line is for parse: %s, fields are for %s", name, Text, JSONL)
+			return fmt.Errorf("pick.%s: use line with parse: %s, and fields with %s", name, Text, JSONL)
 		}
 		pick.name = name
 		p.picks = append(p.picks, &pick)
@@ -240,7 +240,7 @@ func (r *Rule) compile(p *Preset) error {
 		case pick != nil:
 			pick.kept = true
 		case name != "stderr" && name != "plain":
-			return fmt.Errorf("%s: there is no pick %q", written, name)
+			return fmt.Errorf("%s: unknown pick %q", written, name)
 		}
 	}
 	if r.When == "" {

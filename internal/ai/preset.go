@@ -399,14 +399,14 @@ func (s Set) Find(name string) (*Preset, error) {
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (p *Pick) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: a pick is a mapping of fields to values, or {line: REGEX}", n.Line)
+		return fmt.Errorf("line %d: a pick must be a mapping of fields to values, or {line: REGEX}", n.Line)
 	}
 	p.written = n
 	for at, value := range workflow.Pairs(n) {
 		key := at.Value
 		switch {
 		case value.Kind != yaml.ScalarNode:
-			return fmt.Errorf("line %d: the value of %s must be a text, a number or a boolean", value.Line, key)
+			return fmt.Errorf("line %d: the value of %s must be a string, a number or a boolean", value.Line, key)
 		case key == "line":
 			re, err := regexp.Compile(value.Value)
 			if err != nil {
@@ -415,7 +415,7 @@ func (p *Pick) UnmarshalYAML(n *yaml.Node) error {
 			p.line, p.lines = re, max(p.lines, 1)
 		case key == "lines":
 			if err := value.Decode(&p.lines); err != nil || p.lines < 1 || p.lines > maxTextLines {
-				return fmt.Errorf("line %d: lines must be from 1 to %d", value.Line, maxTextLines)
+				return fmt.Errorf("line %d: lines must be between 1 and %d", value.Line, maxTextLines)
 			}
 		default:
 			want := value.Value
@@ -426,7 +426,7 @@ func (p *Pick) UnmarshalYAML(n *yaml.Node) error {
 		}
 	}
 	if (p.line == nil) == (p.fields == nil) {
-		return fmt.Errorf("line %d: a pick has either fields or a line", n.Line)
+		return fmt.Errorf("line %d: a pick must have either fields or a line", n.Line)
 	}
 	return nil
 }
@@ -448,7 +448,7 @@ func (t *Take) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-var errSource = errors.New("write a path, or one of {sum: PATH}, {count: PICK} and {join: PATH}")
+var errSource = errors.New("must be a path, {sum: PATH}, {count: PICK} or {join: PATH}")
 
 // sourceOf reads one source, which is a path, or a mapping with the way in which its lines are put together.
 func sourceOf(n *yaml.Node) (*source, error) {
@@ -504,7 +504,7 @@ func (p *Preset) need(where, name string) (*Pick, error) {
 	if pick := p.pick(name); pick != nil {
 		return pick, nil
 	}
-	return nil, fmt.Errorf("%s: there is no pick %q", where, name)
+	return nil, fmt.Errorf("%s: unknown pick %q", where, name)
 }
 
 // Watching says how the output of a CLI shows that it gets on, and how long it may be without that.

@@ -115,7 +115,7 @@ func TestSwitchesOfTheStepAllowWhatWouldNotSucceed(t *testing.T) {
 		workflow.MayEdit: `; "may: all" in the agent step permits it`,
 		workflow.MayAll:  "",
 	} {
-		if v := run(t, "claude", denied, End{May: may}); v.Outcome != Incomplete || v.Message != "a tool was not permitted: Write"+hint {
+		if v := run(t, "claude", denied, End{May: may}); v.Outcome != Incomplete || v.Message != "a tool was denied: Write"+hint {
 			t.Errorf("%q: got %s %q, want incomplete and the hint %q", may, v.Outcome, v.Message, hint)
 		}
 	}
@@ -274,13 +274,13 @@ mine:
 		"claude: {rules: [{outcome: failed, when: 'a b'}]}":         "agents.yml:1:1: agents.claude: rule rule_1: expected an operator or the end, got \"b\"\n  a b\n    ^",
 		"claude: {rules: [{outcome: failed, when: stdout == 'x'}]}": `agents.yml:1:1: agents.claude: rule rule_1: "stdout" is neither a pick nor one of exit, stderr, plain, at, allow_denied, allow_empty`,
 		"claude: {options: {modell: [x]}}":                          `agents.yml:1:1: agents.claude: unknown key "modell" in options (did you mean "model"?)`,
-		"claude: {take: {text: nowhere.x}}":                         `agents.yml:1:1: agents.claude: take.text: there is no pick "nowhere"`,
+		"claude: {take: {text: nowhere.x}}":                         `agents.yml:1:1: agents.claude: take.text: unknown pick "nowhere"`,
 		"claude: {may: {writ: [x]}}":                                `agents.yml:1:1: agents.claude: unknown key "writ" in may (want read, edit, all, said)`,
 		"claude: {prices: {m: {input: 1}}}":                         `agents.yml:1:1: agents.claude: a price needs input and output, in dollars for a million tokens`,
 		"claude: {prices: {m: {input: 1, outputs: 2}}}":             `agents.yml:1:1: agents.claude: unknown key "outputs" in prices (did you mean "output"?)`,
 		"claude: {prices: {m: {input: 1, output: -2}}}":             `agents.yml:1:1: agents.claude: prices: output must be from 0 to 1000000 dollars`,
 		"claude: {prices: {m: 3}}":                                  "agents.yml:1:1: agents.claude: unmarshal errors:\n  line 1: cannot unmarshal !!int `3` into ai.Price",
-		"claude: {pick: {x: {line: a}}}":                            `agents.yml:1:1: agents.claude: pick.x: line is for parse: text, fields are for jsonl`,
+		"claude: {pick: {x: {line: a}}}":                            `agents.yml:1:1: agents.claude: pick.x: use line with parse: text, and fields with jsonl`,
 	} {
 		if _, err := Load(layer(text)); err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", text, err, want)

@@ -21,7 +21,7 @@ func (p *Preset) compileShow() error {
 			return err
 		}
 		if p.Parse != JSONL {
-			return fmt.Errorf("show is for parse: %s: a text is shown as it is", JSONL)
+			return fmt.Errorf("show is only for parse: %s; plain text is shown as it is", JSONL)
 		}
 		set := 0
 		for _, f := range []struct {
@@ -42,7 +42,7 @@ func (p *Preset) compileShow() error {
 			}
 		}
 		if set != 1 {
-			return fmt.Errorf("show of %s: write one of say, tool, result and note", s.Of)
+			return fmt.Errorf("show of %s must be one of say, tool, result, note", s.Of)
 		}
 		p.shown[i] = &s
 	}
@@ -108,7 +108,7 @@ func (t *Transcript) line(line []byte, long bool) {
 	line = bytes.TrimSpace(line)
 	switch {
 	case long:
-		t.add("· ", "a line of more than "+strconv.Itoa(maxLine>>20)+" MiB")
+		t.add("· ", "a line longer than "+strconv.Itoa(maxLine>>20)+" MiB")
 	case len(line) == 0:
 	case line[0] == '[' && rawjson.Valid(line):
 		for element := range rawjson.Elements(line) {

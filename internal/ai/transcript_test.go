@@ -82,7 +82,7 @@ func TestATranscriptOfHostileLines(t *testing.T) {
 		{"a name of a tool with escapes", uses(`"name":"\u001b[2J\n","input":{}`), "→ �[2J\n"},
 		{"a list", "[" + strings.TrimSpace(says("a")) + "," + strings.TrimSpace(says("b")) + "]\n", "a\nb\n"},
 		{"results", `{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"a\nb\nc"},{"type":"image"}]},{"type":"tool_result","content":""}]}}` + "\n", "  ← a  (2 more lines)\n  ← (nothing)\n"},
-		{"a line of 5 MB", says(strings.Repeat("y", 5<<20)) + says("b"), "· a line of more than 4 MiB\nb\n"},
+		{"a line of 5 MB", says(strings.Repeat("y", 5<<20)) + says("b"), "· a line longer than 4 MiB\nb\n"},
 	}
 	p := builtInSet(t)["claude"]
 	for _, test := range tests {

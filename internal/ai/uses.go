@@ -55,16 +55,16 @@ func (set Set) UsedBy(w *workflow.Workflow) (Set, error) {
 		_, _, mayBeTold := p.May.Of(s.Agent.May)
 		switch {
 		case s.Agent.May != "" && said != "":
-			problem("may: its arguments have %s, which says that as well; write one of them", said)
+			problem("may: the argument %s also sets this; use one of them", said)
 		case s.Agent.May != "" && !mayBeTold:
-			problem("may: %s cannot be told that it may %s", p.Name, s.Agent.May)
+			problem("may: %s has no option for %s", p.Name, s.Agent.May)
 		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil && p.Watch.Turn == "":
-			problem("max_turns: %s cannot be told after how many turns to end", p.Name)
+			problem("max_turns: %s has no option to limit turns", p.Name)
 		case s.Agent.MaxCost > 0 && !p.TellsCost(cmp.Or(s.Agent.Model, p.Model)):
-			problem("max_cost: %s does not say what it costs; write the price of its model (agents.%s.prices)",
+			problem("max_cost: %s does not report its cost; set the price of its model (agents.%s.prices)",
 				p.Name, p.Name)
 		case s.Agent.Model != "" && p.Options["model"] == nil:
-			problem("model: %s cannot be told which model to use", p.Name)
+			problem("model: %s has no option to choose a model", p.Name)
 		}
 	}
 	if problems != nil {
@@ -80,8 +80,8 @@ func (set Set) CheckBudget(w *workflow.Workflow) error {
 			continue
 		}
 		if p := set[s.Agent.Preset()]; !p.TellsCost(cmp.Or(s.Agent.Model, p.Model)) {
-			const message = "budget: %s does not say what it costs, so that no budget in money can hold it; " +
-				"write the price of its model (agents.%s.prices), or limit its tokens (budget: {tokens: 20M})"
+			const message = "budget: %s does not report its cost, so a budget in dollars cannot be enforced; " +
+				"set the price of its model (agents.%s.prices), or limit its tokens (budget: {tokens: 20M})"
 			return invalid(w, s.Agent.Prompt.Pos, message, p.Name, p.Name)
 		}
 	}
@@ -112,7 +112,7 @@ func (set Set) CheckInstalled(w *workflow.Workflow, claude []string, here func(w
 			pos = s.Claude.Pos
 		}
 		if _, err := exec.LookPath(program); err != nil {
-			return invalid(w, pos, "%s: %q is not an executable on PATH: install it, or set %s", s.Kind(), program, instead)
+			return invalid(w, pos, "%s: %q not found on PATH: install it, or set %s", s.Kind(), program, instead)
 		}
 	}
 	return nil
@@ -153,9 +153,9 @@ func (set Set) WarnOfPermissions(w *workflow.Workflow, claude []string, readsPro
 		if edit, _, _ := p.May.Of(workflow.MayEdit); len(edit) == 0 || p.May.Said(slices.Concat(argv, p.Args)) != "" {
 			continue
 		}
-		message := `without "may" in the agent step, %s changes no files and runs no commands but as its own settings allow; write may: read, may: edit or may: all`
+		message := `without "may" in the agent step, %s changes files and runs commands only as its own settings allow; set may: read, may: edit or may: all`
 		if w.Workspace.Isolated() && (s.WorkingDir == nil || !filepath.IsAbs(s.WorkingDir.Value)) {
-			message = `without "may" in the agent step, %s may edit files, but do no more than that and what its own settings allow; if it is to run tests or other commands, write may: all, else may: edit`
+			message = `without "may" in the agent step, %s may only edit files, and do what its own settings allow; to let it run tests or other commands, set may: all, otherwise may: edit`
 		}
 		warnings = append(warnings, problemAt(w, at, message, name))
 	}

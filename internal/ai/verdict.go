@@ -223,9 +223,9 @@ func (r *Reading) sentence(rule *Rule, e End) string {
 	case rule != nil:
 		return end + says
 	case r.skipped > 0:
-		return end + ", no rule of " + r.preset.Name + " fits what it printed, " + strconv.Itoa(r.skipped) + " of its lines were too long" + says
+		return end + ", no rule of " + r.preset.Name + " matches its output, " + strconv.Itoa(r.skipped) + " of its lines were too long" + says
 	}
-	return end + ", no rule of " + r.preset.Name + " fits what it printed" + says
+	return end + ", no rule of " + r.preset.Name + " matches its output" + says
 }
 
 const maxSentence = 500

@@ -93,10 +93,10 @@ func (w *Watchdog) Observe(s Signs, now time.Time) *Stall {
 	w.signs = s
 	switch {
 	case w.limits.Loop > 0 && s.Idle >= w.limits.Loop && !s.Ended:
-		return &Stall{RuleLoop, Stalled, fmt.Sprintf("it went round %d times without getting on", s.Idle)}
+		return &Stall{RuleLoop, Stalled, fmt.Sprintf("it repeated itself %d times without progress", s.Idle)}
 	case w.limits.Turns > 0 && s.Turns > w.limits.Turns:
 		return &Stall{
-			RuleMaxTurns, Incomplete, fmt.Sprintf("it was not done after %d turns (max_turns)", w.limits.Turns),
+			RuleMaxTurns, Incomplete, fmt.Sprintf("it did not finish within %d turns (max_turns)", w.limits.Turns),
 		}
 	}
 	return nil
@@ -136,9 +136,9 @@ func (w *Watchdog) Check(now time.Time) *Stall {
 	silent := duration.Format(now.Sub(w.last).Truncate(100 * time.Millisecond))
 	switch {
 	case !w.ended.IsZero():
-		return &Stall{Rule: RuleLingers, Message: "it lived on after its end"}
+		return &Stall{Rule: RuleLingers, Message: "the CLI did not exit after its final message"}
 	case w.signs.Tools > 0:
-		return &Stall{RuleToolTimeout, Stalled, "a tool ran, and nothing was heard for " + silent + " (tool_timeout)"}
+		return &Stall{RuleToolTimeout, Stalled, "a tool was running, and the CLI printed nothing for " + silent + " (tool_timeout)"}
 	}
 	return &Stall{RuleNoProgress, Stalled, "it made no progress for " + silent + " (stall_timeout)"}
 }

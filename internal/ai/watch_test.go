@@ -105,10 +105,10 @@ func watched(p *Preset, l Limits, prints []moment) (rule string, at time.Duratio
 
 func TestMistakesInWatchAreErrors(t *testing.T) {
 	for written, want := range map[string]string{
-		"{progress: [nobody]}":           `watch.progress: there is no pick "nobody"`,
-		"{tool_ends: [nobody.x]}":        `watch.tool_ends: there is no pick "nobody"`,
-		"{wait_ms: nobody.x}":            `watch.wait_ms: there is no pick "nobody"`,
-		"{turn: nobody}":                 `watch.turn: there is no pick "nobody"`,
+		"{progress: [nobody]}":           `watch.progress: unknown pick "nobody"`,
+		"{tool_ends: [nobody.x]}":        `watch.tool_ends: unknown pick "nobody"`,
+		"{wait_ms: nobody.x}":            `watch.wait_ms: unknown pick "nobody"`,
+		"{turn: nobody}":                 `watch.turn: unknown pick "nobody"`,
 		"{loop: -1}":                     "watch.loop must not be negative",
 		"{stall_timeout: 5 fortnights}":  "fortnights",
 		"{stall_timeout: -5m, loop: 20}": "-5m",

@@ -57,17 +57,29 @@ func newMapCommand(con *console) *cobra.Command {
 		Short:                 "Run a command for each item",
 		Long: `Run a command for each item, without a workflow file.
 
-Items are the lines of stdin, or come from --arg-file, --glob or --json-file, or follow the command: ::: a b are items, :::: FILE is a file of items (- for stdin). Several of these make all combinations; :::+ or --link pairs them instead.
+Items are the lines of stdin, or come from --arg-file, --glob or --json-file, or follow the command:
+::: a b are items, :::: FILE is a file of items (- for stdin). Several of these make all
+combinations; :::+ or --link pairs them instead.
 
-Flags end at the first word that is not one, or at --. The words after them are a program and its arguments; no shell is involved. A single word with spaces or shell characters is run as a script by sh. With --agent, the words are a prompt.
+Flags end at the first word that is not one, or at --. The words after them are a program and its
+arguments; no shell is involved. A single word with spaces or shell characters is run as a script by
+sh. With --agent, the words are a prompt.
 
 Placeholders work as in xargs and GNU parallel, and are always a single argument:
-  {} item, {.} without extension, {/} last path element, {//} directory, {/.} last element without extension,
-  {1} {2} {-1} {1/.} parts of an item, of several :::, --colsep or -N, {#} item number, {%} slot number;
-  ${item.name} a field of the item, or any other value of a workflow file.
-Without a placeholder the item becomes the last argument. With --batch, {} expands to all items of the batch.
+  {}            the item
+  {.}           item without extension
+  {/}           last path element
+  {//}          directory
+  {/.}          last path element without extension
+  {1} {-1}      parts of an item, of several :::, --colsep or -N; also {1/.} and so on
+  {#} {%}       item number, slot number
+  ${item.name}  a field of the item, or any other value of a workflow file
+Without a placeholder the item becomes the last argument. With --batch, {} expands to all items of the
+batch.
 
-The result is a job like any other, with a log, dead letters and resume. --save writes the equivalent workflow file. Each item's output is printed when the item finishes; failures and the summary go to stderr.`,
+The result is a job like any other, with a log, dead letters and resume. --save writes the equivalent
+workflow file. Each item's output is printed when the item finishes; failures and the summary go to
+stderr.`,
 		Example: `  prodigy map -j4 gzip -9 {} ::: *.txt
   prodigy map -0 -j8 --retry 5 -- convert {} {.}.jpg   # after: find . -name '*.png' -print0 |
   prodigy map --glob '**/*.go' --agent claude --workspace git 'Add doc comments to {}'
@@ -93,7 +105,7 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	formerly(cmd, otherFlags)
 	slots := value[int]{&o.maxParallel, numberType, process.CapacityNow().Slots, shownUnlessZero(strconv.Itoa)}
 	f.Lookup("max-parallel").Value = slots
-	f.VarP(slots, "max-procs", "P", "same as --max-parallel; 0 is as many as possible, 200%, +1 and -1 are of the processors")
+	f.VarP(slots, "max-procs", "P", "same as --max-parallel; 0 for as many as possible; 200%, +1 and -1 are relative to the processors")
 	f.BoolFuncP("null", "0", "items are separated by NUL, as with find -print0", func(string) error {
 		in.Delimiter = "\x00"
 		return nil
@@ -126,12 +138,12 @@ The result is a job like any other, with a log, dead letters and resume. --save 
 	f.Var(value[string]{&step.Timeout, durationType, workflow.ParseTime, asText}, "timeout",
 		"timeout per command, such as 30s; a number is in seconds")
 	f.Var(positive(&step.Retry.Attempts), "retry",
-		"maximum attempts per item, including the first, as --retries of parallel; the delays grow from 1s")
+		"maximum attempts per item, including the first (delays start at 1s)")
 	f.StringVar(&step.Retry.Backoff, "backoff", "",
 		"backoff of --retry: fixed, linear, exponential, fibonacci, or a fixed delay such as 10s")
 	f.Var(repeated(&step.Retry.RetryOn), "retry-on",
 		"retry only failures of this type, such as network or timeout (repeatable)")
-	f.StringVar(&w.Map.Rate.Limit, "rate", "", "maximum number of starts, such as 10/s or 100/min")
+	f.StringVar(&w.Map.Rate.Limit, "rate", "", "maximum start rate, such as 10/s or 100/min")
 	apart := value[workflow.ShortRate]{&w.Map.Rate, durationType, workflow.ParseApart, shownNever[workflow.ShortRate]}
 	f.Var(apart, "delay",
 		"time between two starts, such as 500ms; a number is in seconds")
@@ -385,7 +397,7 @@ func (o *mapOptions) asRefusal(err error, source []byte) error {
 		}
 	}
 	if line := o.remote(problems); line != "" {
-		return refusef("%s\nIf the item is meant: %s", strings.Join(texts, "\n"), line)
+		return refusef("%s\nTo insert the item: %s", strings.Join(texts, "\n"), line)
 	}
 	return refusef("%s\nThe workflow would have been:\n%s", strings.Join(texts, "\n"), bytes.TrimSpace(source))
 }

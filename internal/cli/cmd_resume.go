@@ -49,12 +49,12 @@ Exit codes are those of run; 0 if the job had already completed.`,
 	o.add(cmd)
 	o.addPrint(cmd, "print all output in item order, including items finished before")
 	f := cmd.Flags()
-	cmd.Flags().Lookup("pool").Usage += "; default: as before, none leaves the pool"
+	cmd.Flags().Lookup("pool").Usage += " (default: unchanged; none leaves the pool)"
 	f.StringVar(&o.replacement, "workflow", "", "use this workflow file from now on; finished steps must be "+
 		"unchanged")
 	f.BoolVar(&o.accept, "accept", false,
-		"continue although the canary or ramp step failed")
-	f.BoolVar(&o.force, "force", false, "continue the job although it was cancelled")
+		"continue despite a failed canary or ramp step")
+	f.BoolVar(&o.force, "force", false, "resume a cancelled job")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2,
 		"after this many unexplained crashes while an item ran, run it alone, and dead-letter it after as many "+
 			"more; 0 disables")

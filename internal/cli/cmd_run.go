@@ -84,7 +84,7 @@ Exit codes:
 		"like --wait, but exit with 75 if it still runs after this long")
 	o.since.add(cmd)
 	o.addPrint(cmd, "print output in item order (implies --print; also with --group and --line-buffer)")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, as plan does")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "same as plan")
 	return cmd
 }
 
@@ -275,7 +275,7 @@ func (o runOptions) clean(ctx context.Context, con *console, home jobs.Home) {
 		con.say().Printf("warning: clean: %v", err)
 	}
 	if n > 0 && !o.quiet && home.Once("cleaned") {
-		con.say().Printf("note: removed %s older than %s, as clean in config.yml says; this is said once",
+		con.say().Printf("note: removed %s older than %s, as set by clean in config.yml; this message is shown only once",
 			check.Counted(n, "job"), duration.Format(keep.Keep))
 	}
 }

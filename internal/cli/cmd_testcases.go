@@ -40,14 +40,15 @@ func newTestCommand(con *console) *cobra.Command {
 	var o testOptions
 	cmd := &cobra.Command{
 		Use:   "test [workflow or directory]...",
-		Short: "Test what workflows do with outcomes that are written down",
-		Long: `Test what workflows do with outcomes that are written down: the cases of NAME_test.yml are about the workflow NAME.yml beside it. Each is a
-simulated job (see simulate), of which the file says what is expected: how the items end, the dead letters, the events, the exit code.
+		Short: "Test workflows against scripted outcomes",
+		Long: `Test workflows against scripted outcomes. NAME_test.yml holds the test cases for NAME.yml in the same
+directory. Each case is a simulated job (see simulate) with expected item results, dead letters,
+events and exit code.
 
-A directory stands for all test files in it and below; without an argument it is the current one. As with run, names in a workflow start at
-the current directory.
+A directory stands for all test files in it and below; the default is the current directory. As with
+run, relative paths in a workflow start at the current directory.
 
-Exit codes: 0 all cases passed, 1 a case failed, 2 a file is wrong, or there are no cases.`,
+Exit codes: 0 all cases passed, 1 a case failed, 2 a file is invalid, or there are no cases.`,
 		Example: `  prodigy test
   prodigy test night.yml --run outage
   prodigy test workflows --output junit > report.xml`,
@@ -58,8 +59,8 @@ Exit codes: 0 all cases passed, 1 a case failed, 2 a file is wrong, or there are
 	}
 	o.format = term.Human
 	addChoice(cmd, &o.format, "output", "output format", term.Human, asJUnit)
-	cmd.Flags().StringVar(&o.run, "run", "", "only the cases whose names this regular expression matches")
-	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print only the cases that failed")
+	cmd.Flags().StringVar(&o.run, "run", "", "run only cases matching this regular expression")
+	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print only failed cases")
 	return cmd
 }
 
@@ -96,7 +97,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	}
 	switch {
 	case len(all) == 0 && !broken:
-		return refusef("no case is named so: --run %s", o.run)
+		return refusef("no test case matches --run %s", o.run)
 	case o.format == asJUnit:
 		err = web.WriteTestCases(con.out, all)
 	case len(all) > 0:
@@ -130,7 +131,7 @@ func testFiles(args []string) ([]string, error) {
 				ext := filepath.Ext(arg)
 				file = strings.TrimSuffix(arg, ext) + testSuffix + ext
 				if !isFile(file) {
-					return nil, refusef("%s has no tests: they would be in %s", arg, file)
+					return nil, refusef("%s has no tests: %s not found", arg, file)
 				}
 			}
 			files = append(files, file)
@@ -150,7 +151,7 @@ func testFiles(args []string) ([]string, error) {
 			return nil, refusef("%w", err)
 		}
 		if len(files) == before {
-			return nil, refusef("%s: there is no file *%s.yml in it or below", arg, testSuffix)
+			return nil, refusef("%s: no *%s.yml files found", arg, testSuffix)
 		}
 	}
 	slices.Sort(files)

@@ -58,7 +58,7 @@ func atMost(n int) cobra.PositionalArgs {
 func addJobID(cmd *cobra.Command) {
 	cmd.Flags().String("job-id", "latest", "job id or part of it, workflow name, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
-	cmd.Flags().Bool("all", false, "let latest be the newest job of all directories, not only of this project")
+	cmd.Flags().Bool("all", false, "latest is the newest job of all directories, not only of this project")
 }
 
 // jobNamed returns the job named in args, if there is one, or by the flags. It is an error if both name one.

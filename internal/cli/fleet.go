@@ -176,7 +176,7 @@ func (o *fleetOptions) add(cmd *cobra.Command) {
 func (o *fleetOptions) addWorkers(cmd *cobra.Command, usage string) {
 	o.brokerOptions.add(cmd, "fleet", usage)
 	broker := cmd.Flags().Lookup("fleet")
-	broker.Usage += "; none: on this machine"
+	broker.Usage += ", or none for this machine"
 	broker.Value = namedFlag(&o.url, "the address must not be empty; use none to run on this machine")
 	cmd.Flags().Var(labelsFlag(&o.requires), "requires",
 		"only workers with this label, in addition to map.requires (repeatable)")

@@ -58,7 +58,7 @@ func TestADeadLetterIsRunAgainFromTheBrowser(t *testing.T) {
 		if code, body := person.post(job+"/retry", form); code != http.StatusOK {
 			t.Fatalf("the retry of %s: %d %s", id, code, body)
 		}
-		person.await(job+"/items?"+url.Values{"item": {id}}.Encode(), "done: it succeeded")
+		person.await(job+"/items?"+url.Values{"item": {id}}.Encode(), "succeeded")
 		person.await(job, []string{">completed with failures<", ">completed<"}[i]) // while the process of this retry works on the job, another one is refused
 	}
 	for _, path := range []string{"/items?item=a%2Fb%252F", "/report"} {

@@ -63,7 +63,7 @@ func (v *evidence) keep(f Failure) (exhibit, error) {
 	}
 	x, err := v.write(f)
 	if err != nil {
-		return exhibit{}, fmt.Errorf("keep the evidence of items that wait: %w", err)
+		return exhibit{}, fmt.Errorf("store the failures of waiting items: %w", err)
 	}
 	return x, nil
 }
@@ -116,7 +116,7 @@ func (v *evidence) all(history []exhibit) ([]Failure, error) {
 			err = json.Unmarshal(data, &failures[i])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s, %d bytes from %d: read the evidence of an item: %w", v.path, x.length,
+			return nil, fmt.Errorf("%s, %d bytes from %d: read the failures of an item: %w", v.path, x.length,
 				x.offset, err)
 		}
 	}

@@ -125,7 +125,7 @@ func replay(in io.Reader, name string) (index, error) {
 		}
 		if err == nil && o.Line != 0 && o.Line != x.ops+1 {
 			// A last line too: a crash leaves none that is whole behind one that is missing.
-			err = fmt.Errorf("it is line %d, where line %d should be", o.Line, x.ops+1)
+			err = fmt.Errorf("found line %d, expected line %d", o.Line, x.ops+1)
 			return index{}, &DamagedError{Place: fmt.Sprintf("%s:%d", name, x.ops+1), Err: err}
 		}
 		if err != nil {
@@ -147,7 +147,7 @@ type DamagedError struct {
 // Error begins with the place, and ends with what can be done.
 func (e *DamagedError) Error() string {
 	return e.Place + ": damaged line: " + e.Err.Error() +
-		" (the log has it all: move this file away, and the next command makes it again)"
+		" (the log is complete: move this file away, and the next command rebuilds it)"
 }
 
 // Unwrap returns why.

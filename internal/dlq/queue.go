@@ -66,7 +66,7 @@ func (q *Queue) load() error {
 	}
 	if info.Size() > x.size {
 		if err := errors.Join(q.file.Truncate(x.size), q.file.Sync()); err != nil {
-			return fmt.Errorf("cut the torn last line off: %w", err)
+			return fmt.Errorf("remove the incomplete last line: %w", err)
 		}
 	}
 	if x.ops == 0 {
@@ -110,7 +110,7 @@ func (q *Queue) Restart() error {
 		err = jobs.SyncDir(filepath.Dir(q.path))
 	}
 	if err != nil {
-		return fmt.Errorf("make the dead letters anew: %w", err)
+		return fmt.Errorf("rebuild the dead letters: %w", err)
 	}
 	q.index, q.seq, q.done, q.dirty = newIndex(), 0, 0, false
 	return nil

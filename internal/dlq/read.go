@@ -144,7 +144,7 @@ func lastOp(path string) (o op, ok bool) {
 }
 
 // errEnough says that whoever ranges over the entries wants no more.
-var errEnough = errors.New("no more entries are wanted")
+var errEnough = errors.New("no more entries wanted")
 
 // look shows use the journal at path and where its entries lie. There may be none.
 func look(path string, use func(f io.ReaderAt, x index) error) error {

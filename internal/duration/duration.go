@@ -37,7 +37,7 @@ func Parse(s string) (time.Duration, error) {
 			return 0, invalid(s, "")
 		}
 		if n > uint64(math.MaxInt64-total)/uint64(unit) {
-			return 0, invalid(s, "it is longer than 292 years; ")
+			return 0, invalid(s, "the maximum is 292 years; ")
 		}
 		total += time.Duration(n) * unit
 		rest = tail
@@ -68,9 +68,9 @@ func pair(s string) (n uint64, unit time.Duration, rest string, ok bool) {
 
 func invalid(s, why string) error {
 	if guess := meant(s); guess != "" {
-		return fmt.Errorf("%.40q is not a duration (did you mean %s?): write a number and a unit, as in 500ms, 30s or 1h30m", s, guess)
+		return fmt.Errorf("invalid duration %.40q (did you mean %s?): use a number and a unit, such as 500ms, 30s or 1h30m", s, guess)
 	}
-	return fmt.Errorf("%.40q is not a duration: %swrite a number and a unit, as in 500ms, 30s or 1h30m", s, why)
+	return fmt.Errorf("invalid duration %.40q: %suse a number and a unit, such as 500ms, 30s or 1h30m", s, why)
 }
 
 // spelled are written-out units, each with its short form. A word comes before its own prefixes.

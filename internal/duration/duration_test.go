@@ -53,7 +53,7 @@ func TestParseRefusesTheRestAndShowsTheValidForm(t *testing.T) {
 
 func TestParseSaysWhatItWants(t *testing.T) {
 	_, err := Parse("500")
-	if want := `"500" is not a duration: write a number and a unit, as in 500ms, 30s or 1h30m`; err.Error() != want {
+	if want := `invalid duration "500": use a number and a unit, such as 500ms, 30s or 1h30m`; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 }

@@ -28,7 +28,7 @@ var actions = []actionRow{
 	{action: Skip, written: "skip", status: Skipped},
 	{
 		action: Stop, written: "stop", status: Dead, failed: true, stops: true,
-		note: "it becomes a dead letter and the job stops",
+		note: "the item is dead-lettered and the job stops",
 	},
 	{action: Custom, written: "custom:<handler>"},
 }

@@ -99,11 +99,11 @@ func (m *Machine) final(o Outcome, d Decision) Decision {
 func handled(o Outcome, t retry.Type, handler string) (action Action, why string) {
 	switch {
 	case o.Handled:
-		return Skip, fmt.Sprintf("the handler %s dealt with it", handler)
+		return Skip, fmt.Sprintf("handled by %s", handler)
 	case t.AfterAttempt():
-		return DLQ, fmt.Sprintf("the handler %s is asked about what agents did, and this one was well", handler)
+		return DLQ, fmt.Sprintf("the handler %s was not run: it handles failed attempts, and this one had succeeded", handler)
 	}
-	return DLQ, fmt.Sprintf("the handler %s did not deal with it", handler)
+	return DLQ, fmt.Sprintf("handler %s did not handle it", handler)
 }
 
 // refusal explains why an item is not run again after that many tries.
@@ -116,9 +116,9 @@ func refusal(r retry.Reason, tries int) string {
 	case retry.CircuitOpen:
 		return "the circuit breaker of a step is open"
 	case retry.Permanent:
-		return "another try would fail the same way"
+		return "retrying would fail the same way"
 	case retry.Exhausted:
-		return fmt.Sprintf("all %d tries failed", tries)
+		return fmt.Sprintf("all %d attempts failed", tries)
 	}
 	return ""
 }

@@ -27,7 +27,7 @@ func (l *linter) limits() {
 	why := l.firstStops()
 	if kind := cmp.Or(l.OnItemFailure.Kind, DLQ); why == "" && kind != Custom && !kind.RunsAgain() &&
 		!kind.row().failed {
-		why = fmt.Sprintf("on_item_failure: %s counts no failures", kind)
+		why = fmt.Sprintf("on_item_failure: %s does not count failures", kind)
 	}
 	if why == "" {
 		return
@@ -56,9 +56,9 @@ func (l *linter) threshold() {
 	}
 	switch *l.FailureThreshold {
 	case 0:
-		l.Add("failure_threshold: 0 stops the job at a first failure, but not before %d items are finished; continue_on_failure: false does at once",
+		l.Add("failure_threshold: 0 stops the job at the first failure, but only after %d finished items; to stop immediately use continue_on_failure: false",
 			[]any{quorum}, "failure_threshold")
 	case 1:
-		l.Add("failure_threshold: 1 stops nothing: no more than all items can fail", nil, "failure_threshold")
+		l.Add("failure_threshold: 1 never stops the job: at most 100%% of the items can fail", nil, "failure_threshold")
 	}
 }

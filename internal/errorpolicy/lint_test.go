@@ -16,7 +16,7 @@ func TestWhatAnErrorPolicySaysWithoutEffectIsReported(t *testing.T) {
 		"nothing":                {Policy{}, nil},
 		"limits that can be met": {Policy{MaxFailures: 6, FailureThreshold: new(0.5)}, nil},
 		"skip counts nothing": {Policy{OnItemFailure: ItemAction{Kind: Skip}, MaxFailures: 2}, map[string]string{
-			"max_failures": "max_failures has no effect: on_item_failure: skip counts no failures",
+			"max_failures": "max_failures has no effect: on_item_failure: skip does not count failures",
 		}},
 		"stop": {Policy{OnItemFailure: ItemAction{Kind: Stop}, MaxFailures: 2}, map[string]string{
 			"max_failures": "max_failures has no effect: on_item_failure: stop stops the job at the first failure",
@@ -27,10 +27,10 @@ func TestWhatAnErrorPolicySaysWithoutEffectIsReported(t *testing.T) {
 		"both say one":   {Policy{ContinueOnFailure: no, MaxFailures: 1}, nil},
 		"handled is not": {Policy{ContinueOnFailure: no, MaxFailures: 2, OnItemFailure: ItemAction{Kind: Custom, Handler: "h"}}, nil},
 		"none may fail": {Policy{FailureThreshold: zero}, map[string]string{
-			"failure_threshold": "failure_threshold: 0 stops the job at a first failure, but not before 10 items are finished; continue_on_failure: false does at once",
+			"failure_threshold": "failure_threshold: 0 stops the job at the first failure, but only after 10 finished items; to stop immediately use continue_on_failure: false",
 		}},
 		"all may fail": {Policy{FailureThreshold: one}, map[string]string{
-			"failure_threshold": "failure_threshold: 1 stops nothing: no more than all items can fail",
+			"failure_threshold": "failure_threshold: 1 never stops the job: at most 100% of the items can fail",
 		}},
 	} {
 		got := map[string]string{}

@@ -18,37 +18,37 @@ import (
 
 // Policy is an error_policy block. The zero Policy sends failed items to the dead letter queue, and the job continues.
 type Policy struct {
-	OnItemFailure ItemAction `yaml:"on_item_failure"` // what happens to a failed item; default dlq
+	OnItemFailure ItemAction `yaml:"on_item_failure"` // action for failed items; default dlq
 
-	// false: the first failure stops the job; default true
+	// whether the job continues after a failure; default true
 	ContinueOnFailure *bool `yaml:"continue_on_failure"`
 
-	// the job stops when so many items have failed; default no limit
+	// number of failed items at which the job stops; default no limit
 	MaxFailures int `yaml:"max_failures" least:"1"`
 
-	// the job stops when a larger part of the finished items has failed; default no limit
+	// failure rate of finished items, from 0 to 1, above which the job stops; default no limit
 	FailureThreshold *float64 `yaml:"failure_threshold"`
 
-	// when failures are told: at the end, at once, or so many at a time; default aggregate
+	// when failures are reported: at the end, immediately, or in batches; default aggregate
 	ErrorCollection Collection `yaml:"error_collection"`
 
-	// holds the items back while they keep failing; default none
+	// circuit breaker that holds items back while they keep failing; default none
 	CircuitBreaker *limit.BreakerConfig `yaml:"circuit_breaker"`
 
-	// how often and when a failed item is run again, before `on_item_failure` decides about it; default never,
-	// and as an empty block with `on_item_failure: retry`
+	// how failed items are retried before `on_item_failure` applies; default no retries, and an empty block
+	// with `on_item_failure: retry`
 	RetryConfig *retry.Policy `yaml:"retry_config"`
 
-	// how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones
-	// wait without a slot, while first attempts go on; default no limit
+	// maximum number of retries, of items and steps, per first attempt, such as `0.2`; further retries wait
+	// without a slot, while first attempts continue; default no limit
 	RetryRatio *retry.Ratio `yaml:"retry_ratio"`
 
-	// what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` runs it again
-	// when all others are done, while nothing else runs; what it does then is decided as for any other failure.
-	// Default as for any other failure
+	// what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` retries it
+	// after all others, while nothing else runs; a failure then is handled like any other. Default as for any
+	// other failure
 	OnOOM OnOOM `yaml:"on_oom"`
 
-	// what agents do when the limit of an AI plan is used up; default they wait for its reset
+	// what happens when the plan limit of an AI is reached; default items wait until it resets
 	Quota *limit.QuotaPolicy `yaml:"quota"`
 
 	Adapt     limit.AdaptiveConfig // of the number of agents at once, which the map phase sets, if it has such a limit
@@ -118,7 +118,7 @@ func (a *ItemAction) ReadText(text string) error {
 		*a = ItemAction{Kind: Custom, Handler: handler}
 	}
 	if text == "" {
-		return onItemFailure("on_item_failure must not be empty (want %s)", actionForms())
+		return onItemFailure("on_item_failure must be one of %s", actionForms())
 	}
 	return a.check()
 }
@@ -129,9 +129,9 @@ func (c *Collection) ReadText(text string) error {
 	size, sized := strings.CutPrefix(text, string(Batched)+":")
 	switch n, err := strconv.Atoi(size); {
 	case text == "":
-		return errorCollection("error_collection must not be empty (want %s)", collectionForms)
+		return errorCollection("error_collection must be one of %s", collectionForms)
 	case sized && err != nil:
-		return errorCollection("%q is not a batch size: use a whole number, as in batched:10", size)
+		return errorCollection("invalid batch size %q: use an integer, as in batched:10", size)
 	case sized:
 		*c = Collection{Kind: Batched, Size: n}
 	case c.Kind == Batched:

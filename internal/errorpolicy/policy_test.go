@@ -47,8 +47,8 @@ func TestCollectionReadsTheDocumentedForms(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": "aggregate, immediate", "batched:": "whole number", "batched:x": "whole number",
-		"batched:0": "at least 1", "batched:-3": "at least 1", "batch": "unknown", "batched:99999999999999999999": "whole number",
+		"": "aggregate, immediate", "batched:": "integer", "batched:x": "integer",
+		"batched:0": "at least 1", "batched:-3": "at least 1", "batch": "unknown", "batched:99999999999999999999": "integer",
 	} {
 		if _, err := read[Collection](text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Collection %q: got %v, want an error with %q", text, err, want)

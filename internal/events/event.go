@@ -1072,11 +1072,11 @@ func (e WorktreeMerged) check(seq int64) error {
 	n := len(e.ItemIDs)
 	if n == 0 || len(e.ItemIndexes) != n || len(e.Attempts) != n || len(e.Commits) != n || len(e.Files) != n ||
 		e.Head == "" {
-		return errors.New("its lists do not fit together")
+		return errors.New("its lists differ in length")
 	}
 	for i, index := range e.ItemIndexes {
 		if index < 0 || int64(index) >= seq || e.ItemIDs[i] == "" {
-			return fmt.Errorf("it is about item %q with index %d, which no job has begun by then", e.ItemIDs[i], index)
+			return fmt.Errorf("item %q has index %d, beyond the items started so far", e.ItemIDs[i], index)
 		}
 	}
 	return nil
@@ -1389,7 +1389,7 @@ func Circuit(scope string, t limit.Transition) Event {
 	case limit.Closed:
 		return CircuitClosed{Scope: scope, Key: t.Key, Successes: t.Successes}
 	}
-	panic("BUG: a breaker went into a state that is none")
+	panic("BUG: unknown state of a circuit breaker")
 }
 
 // Transition is the inverse of Circuit. It reports false for other events.
@@ -1417,11 +1417,11 @@ func believable(r Record) error {
 	// Items are started in their order, so that there are at least as many records before the first about an
 	// item as there are items.
 	if item, ok := ItemOf(r.Event); ok && !p.early && (int64(item.Index) >= r.Seq || item.ID == "") {
-		return fmt.Errorf("it is about item %q with index %d, which no job has begun by then", item.ID, item.Index)
+		return fmt.Errorf("item %q has index %d, beyond the items started so far", item.ID, item.Index)
 	}
 	switch e := r.Event.(type) {
 	case Unknown:
-		return fmt.Errorf("this version knows no record of type %q", e.Name)
+		return fmt.Errorf("unknown event type %q (written by a newer version?)", e.Name)
 	case AgentFailed:
 		return checkAction(e)
 	case WorktreeMerged:
@@ -1438,9 +1438,9 @@ func believable(r Record) error {
 func checkAction(e AgentFailed) error {
 	switch {
 	case !e.Action.Known():
-		return fmt.Errorf("there is no action %q", e.Action)
+		return fmt.Errorf("unknown action %q", e.Action)
 	case e.Action.RunsAgain() && e.RetryAt == nil:
-		return fmt.Errorf("it has action %s and no retry_at", e.Action)
+		return fmt.Errorf("action %s requires retry_at", e.Action)
 	}
 	return nil
 }
@@ -1451,5 +1451,5 @@ func checkPhase(name string) error {
 	case "setup", "map", "reduce", "merge":
 		return nil
 	}
-	return fmt.Errorf("there is no phase %q", name)
+	return fmt.Errorf("unknown phase %q", name)
 }

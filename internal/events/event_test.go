@@ -59,7 +59,7 @@ func samples() []Event {
 		RetryNowRequested{ItemIDs: []string{"item_1", "item_2"}, By: "alice"},
 		PhaseStarted{Phase: "map", Fingerprint: &shared},
 		PhaseCompleted{Phase: "map", DurationMS: Millis(500 * time.Microsecond), Head: "d4e5f6"},
-		PhaseSkipped{Phase: "reduce", Reason: "9 of 10 items succeeded, and reduce_when asks for success_rate >= 0.95"},
+		PhaseSkipped{Phase: "reduce", Reason: "9 of 10 items succeeded, reduce_when requires success_rate >= 0.95"},
 		StepCompleted{
 			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
 			DurationMS: Millis(time.Second), ExitCode: 1, Output: "line\nline", Stderr: "warn",
@@ -173,7 +173,7 @@ func samples() []Event {
 		},
 		StepRetried{ItemID: "item_1", ItemIndex: 1},
 		StepTurn{ItemID: "item_3", ItemIndex: 3, Step: "call", Position: 1, Key: "example.com", WaitedMS: delay},
-		ConcurrencyChanged{Limit: 12, Before: 8, Rate: 48.5, Reason: "calls take no longer than with fewer at once"},
+		ConcurrencyChanged{Limit: 12, Before: 8, Rate: 48.5, Reason: "calls take no longer than with less concurrency"},
 		RolloutStage{Stage: 1, Name: "ramp", Slots: 8, Items: 20, SuccessRate: 0.95, Successful: 19, Failed: 1},
 		RolloutHeld{Stage: 1, Name: "ramp", Successful: 3, Failed: 2, Reason: "too few"},
 		RetriesHeld{First: 20, Retries: 10, Ratio: 0.2},

@@ -27,7 +27,7 @@ func Examine(dir string) iter.Seq[Examined] {
 	return func(yield func(Examined) bool) {
 		files, err := logFiles(dir)
 		if err == nil && len(files) == 0 {
-			err = errors.New("there is no log")
+			err = errors.New("log not found")
 		}
 		if err != nil {
 			yield(Examined{File: dir, Err: err})
@@ -75,7 +75,7 @@ func (x *Examined) examine(last *int64) {
 		err = believable(r)
 	}
 	if err == nil && r.Seq <= *last {
-		err = fmt.Errorf("record %d comes a second time", r.Seq)
+		err = fmt.Errorf("duplicate record %d", r.Seq)
 	}
 	if err != nil {
 		x.Err = err
@@ -92,7 +92,7 @@ type MissingError struct{ From, To int64 }
 
 func (e *MissingError) Error() string {
 	if e.From == e.To {
-		return fmt.Sprintf("record %d is missing before it", e.From)
+		return fmt.Sprintf("record %d is missing before this line", e.From)
 	}
-	return fmt.Sprintf("records %d to %d are missing before it", e.From, e.To)
+	return fmt.Sprintf("records %d to %d are missing before this line", e.From, e.To)
 }

@@ -114,10 +114,10 @@ func checkPlace(f file) error {
 	}
 	found, err := os.Stat(open.Name())
 	if err == nil && !os.SameFile(held, found) {
-		err = errors.New("another file is there")
+		err = errors.New("the file was replaced")
 	}
 	if err != nil {
-		return fmt.Errorf("%s was deleted or replaced while it was written, and the records in it are lost: %w",
+		return fmt.Errorf("%s was deleted or replaced during the run; its records are lost: %w",
 			open.Name(), err)
 	}
 	return nil
@@ -160,7 +160,7 @@ func checkLast(path string, seq, last int64) error {
 	if seq == last {
 		return nil
 	}
-	return fmt.Errorf("%s ends with record %d, not with %d: somebody else has written to it", path, seq, last)
+	return fmt.Errorf("%s ends with record %d, expected %d: another process wrote to it", path, seq, last)
 }
 
 // repair cuts a torn or unreadable last line off f. It returns the number of the last record, 0 when there is
@@ -183,7 +183,7 @@ func repair(f *os.File) (seq, cut int64, err error) {
 	}
 	end := lines.begin + int64(len(lines.held))
 	if err := errors.Join(f.Truncate(end), f.Sync()); err != nil {
-		return 0, 0, fmt.Errorf("cut the torn last line off: %w", err)
+		return 0, 0, fmt.Errorf("remove the incomplete last line: %w", err)
 	}
 	cut = info.Size() - end
 	text, _, err = lines.cut()

@@ -51,7 +51,7 @@ func FollowRecords(ctx context.Context, dir string, running func() bool) iter.Se
 }
 
 // errEnough says that whoever ranges over the lines wants no more.
-var errEnough = errors.New("no more lines are wanted")
+var errEnough = errors.New("no more lines wanted")
 
 // follower reads a log that grows.
 type follower struct {
@@ -127,7 +127,7 @@ func (f *follower) catchUp(ctx context.Context, yield func([]byte, error) bool) 
 			break
 		}
 		if f.torn {
-			return fmt.Errorf("%s:%d: damaged line: it has no end", f.path, f.number+1)
+			return fmt.Errorf("%s:%d: damaged line: incomplete", f.path, f.number+1)
 		}
 		if err := f.open(newer); err != nil {
 			return err

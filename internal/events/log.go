@@ -71,7 +71,7 @@ func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
 		return nil, fmt.Errorf("create the event log: %w", err)
 	}
 	if len(files) > 0 {
-		return nil, fmt.Errorf("create the event log: there is one already: %s", files[0])
+		return nil, fmt.Errorf("create the event log: %s already exists", files[0])
 	}
 	if err := jobs.MakeDirs(dir); err != nil {
 		return nil, fmt.Errorf("create the event log: %w", err)
@@ -93,7 +93,7 @@ func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
 func Open(dir, jobID string, last int64, o Options) (*Log, error) {
 	files, err := logFiles(dir)
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("there is none in %s", dir)
+		err = fmt.Errorf("not found in %s", dir)
 	}
 	if err == nil {
 		err = jobs.RemoveTemporary(dir, "events-")

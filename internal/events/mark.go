@@ -65,7 +65,7 @@ func ReadBehind(dir string, m Mark) iter.Seq2[Record, error] {
 }
 
 // errNoMark says that a log does not have the record of a mark.
-var errNoMark = errors.New("the log does not have the record that was marked")
+var errNoMark = errors.New("the marked record is missing from the log")
 
 // from yields the line of a mark and those behind it.
 func from(dir string, m Mark) iter.Seq2[line, error] {

@@ -155,7 +155,7 @@ func TestDamageBehindAMarkIsTold(t *testing.T) {
 	lines := strings.SplitAfter(string(data), "\n")
 	for name, tt := range map[string]struct{ log, want string }{
 		"a line that is none": {strings.Join(lines[:20], "") + "x\n" + strings.Join(lines[21:], ""), files[0] + ":21: "},
-		"a line that is gone": {strings.Join(lines[:20], "") + strings.Join(lines[21:], ""), files[0] + ":21: record 22 where 21 should be"},
+		"a line that is gone": {strings.Join(lines[:20], "") + strings.Join(lines[21:], ""), files[0] + ":21: found record 22, expected record 21"},
 		"no end":              {strings.Join(lines[:20], "") + lines[20][:9], ErrTorn.Error()},
 	} {
 		if err := os.WriteFile(files[0], []byte(tt.log), 0o600); err != nil {

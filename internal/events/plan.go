@@ -114,7 +114,7 @@ func checkCounts(v reflect.Value, fields []reflect.StructField) error {
 	var wrong []error
 	for _, f := range fields {
 		if n := v.FieldByIndex(f.Index).Int(); n < 0 || n > maxCount {
-			wrong = append(wrong, fmt.Errorf("%s is %d, which no record has", jsonName(f), n))
+			wrong = append(wrong, fmt.Errorf("invalid %s: %d", jsonName(f), n))
 		}
 	}
 	return errors.Join(wrong...)
@@ -395,7 +395,7 @@ func (t tag) bound() func(string) string {
 }
 
 // Within returns e as an event of an attempt, whatever e itself says of the item, the attempt and the worker.
-// It reports false if e is of a type that does not happen inside an attempt: an executor must not record it.
+// It reports false if e is of a type that is not an event of an attempt: an executor must not record it.
 func Within(e Event, a Attempt) (Event, bool) {
 	p := planOf(e)
 	if len(p.given) == 0 {

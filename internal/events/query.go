@@ -98,7 +98,7 @@ func TypeNamed(word string) (string, error) {
 	}
 	near := check.Nearest(word, names)
 	if near == "" {
-		return "", fmt.Errorf("there are no events of type %q", word)
+		return "", fmt.Errorf("unknown event type %q", word)
 	}
-	return "", fmt.Errorf("there are no events of type %q (did you mean %s?)", word, near)
+	return "", fmt.Errorf("unknown event type %q (did you mean %s?)", word, near)
 }

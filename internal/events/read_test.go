@@ -98,8 +98,8 @@ func TestDamageInTheMiddleNamesFileAndLine(t *testing.T) {
 	}{
 		"damaged":          {[]string{numbered(t, 1, JobPaused{}) + "{\n" + numbered(t, 2, JobPaused{})}, "events-0.jsonl:2: damaged line"},
 		"torn inside":      {[]string{numbered(t, 1, JobPaused{}) + "{", numbered(t, 2, JobPaused{})}, "events-0.jsonl:2: damaged line"},
-		"missing record":   {[]string{numbered(t, 1, JobPaused{}), numbered(t, 3, JobPaused{})}, "events-1.jsonl:1: record 3 where 2 should be"},
-		"doubled record":   {[]string{numbered(t, 1, JobPaused{}) + numbered(t, 1, JobPaused{})}, "events-0.jsonl:2: record 1 where 2 should be"},
+		"missing record":   {[]string{numbered(t, 1, JobPaused{}), numbered(t, 3, JobPaused{})}, "events-1.jsonl:1: found record 3, expected record 2"},
+		"doubled record":   {[]string{numbered(t, 1, JobPaused{}) + numbered(t, 1, JobPaused{})}, "events-0.jsonl:2: found record 1, expected record 2"},
 		"torn before none": {[]string{numbered(t, 1, JobPaused{}) + "{", ""}, "events-0.jsonl:2: damaged line"},
 		"damaged at a cut": {[]string{"{\n", numbered(t, 1, JobPaused{})}, "events-0.jsonl:1: damaged line"},
 	}

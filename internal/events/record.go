@@ -83,7 +83,7 @@ func (e *encoder) addBody(ev Event) error {
 		return e.body.Encode(ev)
 	}
 	if !bytes.HasPrefix(u.Raw, []byte("{")) {
-		return errors.New("an unknown event without an object of fields")
+		return errors.New("an unknown event whose fields are not an object")
 	}
 	if err := json.Compact(&e.lines, u.Raw); err != nil {
 		return err
@@ -178,7 +178,7 @@ func decodeHead(line []byte) (heading, error) {
 	line = trimLine(line)
 	members := jobs.SealedMembers(line)
 	if members == nil {
-		return heading{}, errors.New("no record: it does not end with a brace")
+		return heading{}, errors.New("not a record: it does not end with a brace")
 	}
 	if h, ok := cutHead(members); ok {
 		return h, nil
@@ -227,7 +227,7 @@ func decodeForeignHead(line []byte) (heading, error) {
 		return heading{}, err
 	}
 	if h.Type == "" || h.Seq < 1 {
-		return heading{}, errors.New("no record: it has no seq or no type")
+		return heading{}, errors.New("not a record: seq and type are required")
 	}
 	r := Record{Seq: h.Seq, Time: written(h.Time), JobID: h.JobID, CorrelationID: h.CorrelationID}
 	return heading{Record: r, name: h.Type, rest: withoutHead(line)}, nil
@@ -266,7 +266,7 @@ func decodeEvent(name string, body []byte) (Event, error) {
 	}
 	for _, f := range p.required {
 		if v.FieldByIndex(f.Index).Int() == absent {
-			return nil, fmt.Errorf("it has no %s", jsonName(f))
+			return nil, fmt.Errorf("%s is missing", jsonName(f))
 		}
 	}
 	if err := checkCounts(v, p.counts); err != nil {

@@ -283,7 +283,7 @@ func TestAMissingFileIsAnError(t *testing.T) {
 		for _, err := range ReadLines(dir, Query{Type: "circuit_open"}) {
 			got = err
 		}
-		if got == nil || !strings.Contains(got.Error(), "should be") {
+		if got == nil || !strings.Contains(got.Error(), "expected record") {
 			t.Errorf("without %s: got %v", name, got)
 		}
 	}

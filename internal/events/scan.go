@@ -37,7 +37,7 @@ func scan(dir string) iter.Seq2[line, error] {
 func filesToRead(dir string) ([]string, error) {
 	files, err := logFiles(dir)
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("there is none in %s: %w", dir, os.ErrNotExist)
+		err = fmt.Errorf("not found in %s: %w", dir, os.ErrNotExist)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the event log: %w", err)
@@ -115,14 +115,14 @@ func (s *lineReader) endedBy(err error, left []byte) error {
 	}
 	s.number++
 	if errors.Is(err, io.EOF) {
-		return line{from: s}.damaged(errors.New("it has no end"))
+		return line{from: s}.damaged(errors.New("incomplete line"))
 	}
 	return fmt.Errorf("%s: %w", s.place(), err)
 }
 
 // outOfTurn is the error for a line that does not come directly after record last.
 func (l line) outOfTurn(last int64) error {
-	return &DamagedError{Place: l.place(), Err: fmt.Errorf("record %d where %d should be", l.seq, last+1)}
+	return &DamagedError{Place: l.place(), Err: fmt.Errorf("found record %d, expected record %d", l.seq, last+1)}
 }
 
 // damaged is the error for a whole line that cannot be believed.

@@ -19,8 +19,8 @@ type seals struct {
 	unsealed bool // a line without a checksum was seen
 }
 
-var errUnsealedBefore = errors.New("the records before this one have no checksum, " +
-	"though this one has and begins no run")
+var errUnsealedBefore = errors.New("the preceding records have no checksum, " +
+	"but this one has, and does not start a run")
 
 func (s *seals) check(text []byte) error {
 	sealed := s.lines.Required
@@ -45,7 +45,7 @@ func checkBefore(text, later []byte) error {
 	followed, _ := jobs.CheckSeal(later)
 	switch {
 	case sealed && !followed:
-		return errors.New("the record after it has no checksum")
+		return errors.New("the next record has no checksum")
 	case !sealed && followed && !beginsRun(later):
 		return jobs.ErrNoSeal
 	}

@@ -52,13 +52,13 @@ func TestALogMayLackChecksumsUpToTheFirstRunThatWritesThem(t *testing.T) {
 		"old, then resumed":          {[]string{old + again}, ""},
 		"old, then in the next file": {[]string{old, again}, ""},
 		"old, then evicted":          {[]string{old + evicted}, ""},
-		"old, then within a run":     {[]string{old + inRun}, "events-0.jsonl:7: damaged line: the records before this one have no checksum"},
-		"within a run, by files":     {[]string{old, inRun}, "events-1.jsonl:1: damaged line: the records before this one have no checksum"},
-		"the first without":          {[]string{unsealed(lines[0]) + strings.Join(lines[1:], "")}, "events-0.jsonl:2: damaged line: the records before this one have no checksum"},
-		"one without":                {[]string{strings.Join(lines[:3], "") + unsealed(lines[3]) + strings.Join(lines[4:], "")}, "events-0.jsonl:4: damaged line: the checksum is missing"},
-		"the last without":           {[]string{strings.Join(lines[:5], "") + unsealed(lines[5])}, "events-0.jsonl:6: damaged line: the checksum is missing"},
-		"resumed, and then without":  {[]string{old + again + unsealed(numbered(t, 9, JobResumed{}))}, "events-0.jsonl:9: damaged line: the checksum is missing"},
-		"without in the next file":   {[]string{whole, unsealed(again)}, "events-1.jsonl:1: damaged line: the checksum is missing"},
+		"old, then within a run":     {[]string{old + inRun}, "events-0.jsonl:7: damaged line: the preceding records have no checksum"},
+		"within a run, by files":     {[]string{old, inRun}, "events-1.jsonl:1: damaged line: the preceding records have no checksum"},
+		"the first without":          {[]string{unsealed(lines[0]) + strings.Join(lines[1:], "")}, "events-0.jsonl:2: damaged line: the preceding records have no checksum"},
+		"one without":                {[]string{strings.Join(lines[:3], "") + unsealed(lines[3]) + strings.Join(lines[4:], "")}, "events-0.jsonl:4: damaged line: no checksum"},
+		"the last without":           {[]string{strings.Join(lines[:5], "") + unsealed(lines[5])}, "events-0.jsonl:6: damaged line: no checksum"},
+		"resumed, and then without":  {[]string{old + again + unsealed(numbered(t, 9, JobResumed{}))}, "events-0.jsonl:9: damaged line: no checksum"},
+		"without in the next file":   {[]string{whole, unsealed(again)}, "events-1.jsonl:1: damaged line: no checksum"},
 	} {
 		dir := logDir(t, tt.files...)
 		var got error
@@ -137,18 +137,18 @@ func TestWhatNoJobWritesIsNotBelieved(t *testing.T) {
 	const agent = `"agent_id":"j/a/1","attempt":1,"worker":1`
 	failed := `"item_id":"a","item_index":0,` + agent + `,"duration_ms":1,"step":"s","error":"e","error_type":"t","error_signature":"s"`
 	for _, tt := range []struct{ line, want string }{
-		{head(1, "AgentStarted", `"item_id":"a","item_index":-5,`+agent), "AgentStarted: item_index is -5, which no record has"},
-		{head(1, "AgentStarted", `"item_id":"a","item_index":1000000000000000,`+agent), "AgentStarted: item_index is 1000000000000000"},
-		{head(1, "AgentStarted", `"item_id":"a","item_index":9,`+agent), `it is about item "a" with index 9, which no job has begun by then`},
-		{head(1, "AgentStarted", `"item_id":"a",`+agent), "AgentStarted: it has no item_index"},
-		{head(1, "AgentStarted", `"item_id":"a","item_index":null,`+agent), "AgentStarted: it has no item_index"},
-		{head(1, "AgentStarted", `"item_index":0,`+agent), `it is about item ""`},
-		{head(1, "AgentCompletex", `"item_id":"a"`), `this version knows no record of type "AgentCompletex"`},
-		{head(1, "AgentFailed", failed+`,"action":"park"`), `there is no action "park"`},
-		{head(1, "AgentFailed", failed+`,"action":"retry"`), "it has action retry and no retry_at"},
-		{head(1, "ItemsSelected", `"total":3`), "ItemsSelected: it has no total_items"},
-		{head(1, "ItemsSelected", `"total_items":-1`), "total_items is -1"},
-		{head(1, "PhaseStarted", `"phase":"mop"`), `there is no phase "mop"`},
+		{head(1, "AgentStarted", `"item_id":"a","item_index":-5,`+agent), "AgentStarted: invalid item_index: -5"},
+		{head(1, "AgentStarted", `"item_id":"a","item_index":1000000000000000,`+agent), "AgentStarted: invalid item_index: 1000000000000000"},
+		{head(1, "AgentStarted", `"item_id":"a","item_index":9,`+agent), `item "a" has index 9, beyond the items started so far`},
+		{head(1, "AgentStarted", `"item_id":"a",`+agent), "AgentStarted: item_index is missing"},
+		{head(1, "AgentStarted", `"item_id":"a","item_index":null,`+agent), "AgentStarted: item_index is missing"},
+		{head(1, "AgentStarted", `"item_index":0,`+agent), `item "" has index 0`},
+		{head(1, "AgentCompletex", `"item_id":"a"`), `unknown event type "AgentCompletex" (written by a newer version?)`},
+		{head(1, "AgentFailed", failed+`,"action":"park"`), `unknown action "park"`},
+		{head(1, "AgentFailed", failed+`,"action":"retry"`), "action retry requires retry_at"},
+		{head(1, "ItemsSelected", `"total":3`), "ItemsSelected: total_items is missing"},
+		{head(1, "ItemsSelected", `"total_items":-1`), "invalid total_items: -1"},
+		{head(1, "PhaseStarted", `"phase":"mop"`), `unknown phase "mop"`},
 	} {
 		var got error
 		for _, err := range Read(logDir(t, tt.line)) {
@@ -180,7 +180,7 @@ func TestNoEventIsAboutAnItemThatCannotBe(t *testing.T) {
 			for _, err := range Read(logDir(t, line)) {
 				got = err
 			}
-			if want := fmt.Sprintf("%s: item_index is %d", TypeOf(e), index); got == nil || !strings.Contains(got.Error(), want) {
+			if want := fmt.Sprintf("%s: invalid item_index: %d", TypeOf(e), index); got == nil || !strings.Contains(got.Error(), want) {
 				t.Errorf("%s: got %v, want %q", line, got, want)
 			}
 			tried++
@@ -233,7 +233,7 @@ func TestALogWhoseFileIsDeletedOrReplacedMeanwhileFails(t *testing.T) {
 		if replace {
 			write(t, files[0], text)
 		}
-		if err := l.Wait(l.Append(start0, JobPaused{}).Seq); err == nil || !strings.Contains(err.Error(), "was deleted or replaced while it was written") {
+		if err := l.Wait(l.Append(start0, JobPaused{}).Seq); err == nil || !strings.Contains(err.Error(), "was deleted or replaced during the run") {
 			t.Errorf("%s: got %v", name, err)
 		}
 		_ = l.Close()

@@ -136,7 +136,7 @@ func (b *backward) previous() (line, error) {
 			b.torn = true
 			continue
 		} else {
-			err = errors.New("it has no end")
+			err = errors.New("incomplete line")
 		}
 		if err == nil {
 			err = l.readSeq()

@@ -64,7 +64,7 @@ func Say(r Record) Sentence {
 func sayJob(r Record) Sentence {
 	switch e := r.Event.(type) {
 	case JobStarted:
-		return Sentence{Text: "the job has begun"}
+		return Sentence{Text: "job started"}
 	case JobResumed:
 		return Sentence{Text: fmt.Sprintf("job resumed: %d done, %d remaining", e.Completed, e.Pending+e.InFlight)}
 	case JobCompleted:
@@ -76,11 +76,11 @@ func sayJob(r Record) Sentence {
 	case JobPaused:
 		return Sentence{Grave: Odd, Text: "stopped: " + e.Reason}
 	case PhaseSkipped:
-		return Sentence{Text: e.Phase + " is left out: " + e.Reason}
+		return Sentence{Text: e.Phase + " skipped: " + e.Reason}
 	case BudgetReached:
 		s := Sentence{Grave: Bad, Text: e.Spent().Text()}
 		if e.Running > 0 {
-			s.Then = "; no further agent starts, " + check.Counted(e.Running, "agent") + " may end"
+			s.Then = "; no further agents start, " + check.Counted(e.Running, "running agent") + " may finish"
 		}
 		return s
 	case VerifyCompleted:
@@ -89,7 +89,7 @@ func sayJob(r Record) Sentence {
 		}
 	case WorktreeCleaned:
 		if e.Worker > 0 {
-			return Sentence{Text: fmt.Sprintf("the workspace of slot %d is deleted: %s", e.Worker, e.Reason)}
+			return Sentence{Text: fmt.Sprintf("deleted the workspace of slot %d: %s", e.Worker, e.Reason)}
 		}
 	}
 	return Sentence{}
@@ -126,7 +126,7 @@ func sayRequest(r Record) Sentence {
 	case ScaleRequested:
 		return Sentence{Text: e.Words()}
 	case SkipRequested:
-		return Sentence{Who: "it", Text: "is to be skipped, by " + e.By}
+		return Sentence{Who: "it", Text: "will be skipped, requested by " + e.By}
 	case RetryNowRequested:
 		return Sentence{Text: "retrying waiting items now, requested by " + e.By}
 	}
@@ -140,7 +140,7 @@ func sayHeld(r Record) Sentence {
 		wait := duration.Format(e.Until.Sub(r.Time).Round(time.Second))
 		return Sentence{Grave: Odd, Text: "agents of " + e.Gate() + " wait for " + wait}
 	case QuotaResumed:
-		return Sentence{Text: "agents of " + e.Gate() + " come through again"}
+		return Sentence{Text: "agents of " + e.Gate() + " continue"}
 	case ConcurrencyChanged:
 		return Sentence{Text: e.Words() + ": " + e.Reason}
 	case RolloutStage:
@@ -152,9 +152,9 @@ func sayHeld(r Record) Sentence {
 	case RetriesAllowed:
 		return Sentence{Text: "first attempts are done; retries are no longer held back"}
 	case StartsHeld:
-		return Sentence{Grave: Odd, Text: "nothing starts: " + e.Reason, Then: e.next(r.Time)}
+		return Sentence{Grave: Odd, Text: "not starting items: " + e.Reason, Then: e.next(r.Time)}
 	case StartsAllowed:
-		return Sentence{Text: "items start again: the " + e.By + " allow it"}
+		return Sentence{Text: "starting items again: " + e.By + " satisfied"}
 	case CircuitOpen:
 		return Sentence{Grave: Odd, Who: breakerOf(e.Scope, e.Key), Text: "open", Then: " until " +
 			e.Until.Local().Format(time.TimeOnly)}
@@ -211,11 +211,11 @@ func sayAttempt(r Record) Sentence {
 		return Sentence{Grave: Odd, Who: attempt(e.Attempt), Text: "is a straggler", Then: ": " + e.ran()}
 	case AgentDuplicated:
 		return Sentence{
-			Who: attempt(e.Attempt), Text: fmt.Sprintf("starts in slot %d, while attempt %d goes on", e.Worker, e.Of),
+			Who: attempt(e.Attempt), Text: fmt.Sprintf("started in slot %d, while attempt %d continues", e.Worker, e.Of),
 			Why: []string{"the first to succeed wins; the duplicate does not count as an attempt"},
 		}
 	case AgentPlaced:
-		return Sentence{Who: attempt(e.Attempt), Text: fmt.Sprintf("runs%s, in slot %d there",
+		return Sentence{Who: attempt(e.Attempt), Text: fmt.Sprintf("running%s, in slot %d there",
 			e.Machine().OnWorker(), e.Slot)}
 	case AgentLost:
 		return Sentence{
@@ -224,12 +224,12 @@ func sayAttempt(r Record) Sentence {
 		}
 	case AgentEndedLate:
 		return Sentence{
-			Who: attempt(e.Attempt), Text: "has ended" + Place{Node: e.Node, Slot: e.Slot}.OnWorker() +
-				" after it was given up: " + e.ending(),
+			Who: attempt(e.Attempt), Text: "finished" + Place{Node: e.Node, Slot: e.Slot}.OnWorker() +
+				" after it was abandoned: " + e.ending(),
 			Why: []string{"too late; ignored"},
 		}
 	case DLQItemAdded:
-		return Sentence{Grave: Bad, Text: "became a dead letter after " +
+		return Sentence{Grave: Bad, Text: "dead-lettered after " +
 			check.Counted(e.FailureCount, "attempt")}
 	case DLQItemRemoved:
 		return Sentence{Grave: Good, Text: "removed from the dead letter queue: " + e.Reason}
@@ -247,9 +247,9 @@ func sayFailed(e AgentFailed) Sentence {
 	case e.Rejected():
 		s.Text = "rejected without running"
 	case e.AgentID == "" && e.Attempt == 0:
-		s.Text = "is not run: " + e.Error
+		s.Text = "not run: " + e.Error
 	case e.AgentID == "":
-		s.Text = "is not run again: " + e.Error
+		s.Text = "not run again: " + e.Error
 	default:
 		took := e.DurationMS.String()
 		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", e.OnWorker(),
@@ -264,33 +264,33 @@ func sayStep(r Record) Sentence {
 	case AgentProgress:
 		return Sentence{Text: fmt.Sprintf("step %s started (%d of %d)", e.Step, e.StepIndex+1, e.Steps)}
 	case AISessionStarted:
-		works := "works"
+		works := "started"
 		if e.Resumed {
-			works = "goes on"
+			works = "continues"
 		}
 		return Sentence{Text: fmt.Sprintf("step %s: %s %s in session %s", e.Step, e.Preset, works, e.SessionID)}
 	case AgentUsage:
 		return sayUsage(e)
 	case StepSkipped:
-		return Sentence{Text: "step " + e.Step + " is skipped", Why: []string{"condition is false: " + e.When}}
+		return Sentence{Text: "step " + e.Step + " skipped", Why: []string{"condition is false: " + e.When}}
 	case StepRetrying:
 		return Sentence{
 			Grave: Odd, Who: "step " + e.Step, Text: fmt.Sprintf("failed on try %d", e.Attempt),
 			Then: ": " + e.Error,
 		}
 	case StepRetried:
-		return Sentence{Who: "it", Text: "had its turn: the step is tried again"}
+		return Sentence{Text: "rate limit passed: retrying the step"}
 	case StepTurn:
-		s := Sentence{Who: "step " + e.Step, Text: "had its turn", Why: []string{"its rate"}}
+		s := Sentence{Who: "step " + e.Step, Text: "started", Why: []string{"its rate limit"}}
 		if e.Key != "" {
 			s.Why[0] += " of " + e.Key
 		}
 		if waited := time.Duration(e.WaitedMS); waited > 0 {
-			s.Text += " after " + duration.Format(waited.Round(time.Millisecond))
+			s.Text += " after waiting " + duration.Format(waited.Round(time.Millisecond))
 		}
 		return s
 	case StepFailed:
-		text := "failed for good after " + check.Counted(e.Attempts, "try") + ": " + e.Error
+		text := "failed permanently after " + check.Counted(e.Attempts, "attempt") + ": " + e.Error
 		return Sentence{Grave: Bad, Who: "step " + e.Step, Text: text}
 	}
 	return Sentence{}
@@ -330,7 +330,7 @@ func changesOf(e AgentCompleted) string {
 	text := fmt.Sprintf("changed %s (+%d −%d), kept as %s", check.Counted(e.Files, "file"), e.Insertions,
 		e.Deletions, ShortCommit(e.Commit))
 	if e.Discarded > 0 {
-		text += "; what it had not committed was thrown away, in " + check.Counted(e.Discarded, "file")
+		text += "; discarded uncommitted changes in " + check.Counted(e.Discarded, "file")
 	}
 	return text
 }
@@ -338,9 +338,9 @@ func changesOf(e AgentCompleted) string {
 // ran says how long a straggler has run.
 func (e AgentStraggling) ran() string {
 	ms := func(m Millis) string { return duration.Format(time.Duration(m).Round(10 * time.Millisecond)) }
-	text := fmt.Sprintf("it has run for %s, longer than %s", ms(e.RanMS), e.After)
+	text := fmt.Sprintf("running for %s, longer than %s", ms(e.RanMS), e.After)
 	if e.Attempts > 0 {
-		text += fmt.Sprintf(": %s, of %d attempts that have succeeded", ms(e.LimitMS), e.Attempts)
+		text += fmt.Sprintf(" (%s, from %d successful attempts)", ms(e.LimitMS), e.Attempts)
 	}
 	return text
 }
@@ -353,7 +353,7 @@ func (e AgentEndedLate) ending() string {
 	case LateReturned:
 		return "stopped, or could not start"
 	}
-	return fmt.Sprintf("it %s after %s", e.Outcome, e.DurationMS.String())
+	return fmt.Sprintf("%s after %s", e.Outcome, e.DurationMS.String())
 }
 
 // Spent returns what AI agents have spent of the budget of the job.
@@ -373,9 +373,9 @@ func (e ScaleRequested) Words() string {
 	case !e.Fleet:
 		return text + ", by " + e.By
 	case e.Workers == 1:
-		return "1 worker takes part: " + text
+		return "1 worker available: " + text
 	default:
-		return fmt.Sprintf("%d workers take part: %s", e.Workers, text)
+		return fmt.Sprintf("%d workers available: %s", e.Workers, text)
 	}
 }
 
@@ -384,10 +384,10 @@ func (e QuotaPaused) Gate() string { return gateName(e.Pool, e.Model) }
 
 // Cause returns what waits, and for what, for people.
 func (e QuotaPaused) Cause() string {
-	limit := "the limit of its plan"
+	limit := "plan limit"
 	switch {
 	case e.Kind == "auth":
-		limit = "somebody has to log in or to pay"
+		limit = "login or payment required"
 	case e.Scope != "":
 		limit = e.Scope + " limit"
 	}
@@ -402,10 +402,10 @@ func (e QuotaPaused) Words(now time.Time) string {
 		if left > 12*time.Hour {
 			at = time.DateTime
 		}
-		return text + ", goes on at " + e.Until.Local().Format(at) + " (in " +
+		return text + ", continues at " + e.Until.Local().Format(at) + " (in " +
 			duration.Format(left.Round(time.Second)) + ")"
 	}
-	return text + ", one agent tries whether it is over"
+	return text + ", one agent is probing it"
 }
 
 // Gate names what waits: the pool, or its agents of a model.
@@ -421,7 +421,7 @@ func gateName(pool, model string) string {
 
 // Words returns the limits, for people.
 func (e ConcurrencyChanged) Words() string {
-	text := fmt.Sprintf("%d at once", e.Limit)
+	text := fmt.Sprintf("%d at a time", e.Limit)
 	if e.Rate > 0 {
 		text += fmt.Sprintf(", %.3g/s", e.Rate)
 	}
@@ -437,27 +437,27 @@ func (e RolloutStage) Words() string {
 	what := ""
 	switch {
 	case e.Name == "":
-		return before + "the rollout is over, and the others follow"
+		return before + "rollout finished, running all other items"
 	case e.Name == "canary":
-		what = fmt.Sprintf("canary: %d items run before the others", e.Items)
+		what = fmt.Sprintf("canary: running the first %d items", e.Items)
 		if e.Slots > 0 {
-			what += fmt.Sprintf(", %d at once", e.Slots)
+			what += fmt.Sprintf(", %d at a time", e.Slots)
 		}
 	default:
-		what = fmt.Sprintf("ramp: %d at once for %d items", e.Slots, e.Items)
+		what = fmt.Sprintf("ramp: %d at a time for %d items", e.Slots, e.Items)
 	}
-	return fmt.Sprintf("%s%s, of which %v %% must succeed", before, what, math.Round(e.SuccessRate*1e4)/100)
+	return fmt.Sprintf("%s%s, %v %% of which must succeed", before, what, math.Round(e.SuccessRate*1e4)/100)
 }
 
 // Words says what waits, and why.
 func (e RetriesHeld) Words() string {
-	return fmt.Sprintf("retries wait for first attempts: there were %d for %d, and retry_ratio is %v", e.Retries,
+	return fmt.Sprintf("retries are waiting: %d retries for %d first attempts exceed retry_ratio %v", e.Retries,
 		e.First, e.Ratio)
 }
 
 // Words returns what holds starts back, for people.
 func (e StartsHeld) Words(now time.Time) string {
-	return "nothing starts: " + e.Reason + e.next(now)
+	return "not starting items: " + e.Reason + e.next(now)
 }
 
 // next says when starts are allowed again, if that is known.
@@ -466,5 +466,5 @@ func (e StartsHeld) next(now time.Time) string {
 		return ""
 	}
 	left := duration.Format(max(0, e.Until.Sub(now)).Round(time.Second))
-	return ", the next begins at " + e.Until.Local().Format(time.DateTime) + " (in " + left + ")"
+	return ", until " + e.Until.Local().Format(time.DateTime) + " (in " + left + ")"
 }

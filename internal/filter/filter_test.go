@@ -138,7 +138,7 @@ func TestNumbersCompareByValue(t *testing.T) {
 		x, okX := new(big.Rat).SetString(a)
 		y, okY := new(big.Rat).SetString(b)
 		if !okX || !okY {
-			t.Fatalf("%s or %s is no number", a, b)
+			t.Fatalf("%s or %s is not a number", a, b)
 		}
 		if got, want := compareNumbers(a, b), x.Cmp(y); got != want {
 			t.Fatalf("compare %s and %s: got %d, want %d", a, b, got, want)

@@ -308,11 +308,11 @@ func (n Node) Unfit(version string, requires []string) string {
 	case n.Version != version:
 		return fmt.Sprintf("it is prodigy %s, and this is %s: install the same version on both", n.Version, version)
 	case n.Draining:
-		return "it is drained"
+		return "it is draining"
 	}
 	for _, label := range requires {
 		if !slices.Contains(n.Labels, label) {
-			return "it does not have " + label
+			return "it lacks " + label
 		}
 	}
 	if len(n.Lacks) > 0 {

@@ -66,7 +66,7 @@ func TestDamagedWorkIsToldAndTheOthersMerged(t *testing.T) {
 		if len(m.Items) != 1 || m.Items[0].ItemID != good.ItemID || len(m.Failed) != 1 {
 			t.Fatalf("%s: merged %+v", name, m)
 		}
-		if f := m.Failed[0]; f.Type != retry.TypeWorkspace || !strings.Contains(f.Message, "is lost") {
+		if f := m.Failed[0]; f.Type != retry.TypeWorkspace || !strings.Contains(f.Message, "are lost") {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if boot, err := os.ReadFile(j.bootFile()); err != nil || string(boot) == "another" {

@@ -104,7 +104,7 @@ func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 		&c.top, &c.prefix, &c.commonDir, &c.objects, &c.shallow, &c.sparse, &c.exclude, &c.attributes, &c.format,
 	}
 	if len(lines) != len(into) {
-		return c, fmt.Errorf("the path of the repository of %s has a newline, which git's own files cannot hold", dir)
+		return c, fmt.Errorf("the path of the repository of %s contains a newline, which git does not support", dir)
 	}
 	for i, line := range lines {
 		*into[i] = line

@@ -139,18 +139,18 @@ func OpenClone(ctx context.Context, c Config, seed Seed, store string) (*Space, 
 	}
 	// The files are written anew, which PruneStores takes for the time at which the store was used last.
 	if err := writeGitDir(store, "", formatConfig(own), shallow); err != nil {
-		return nil, fmt.Errorf("make the store of the objects: %w", err)
+		return nil, fmt.Errorf("create the object store: %w", err)
 	}
 	if err := writeGitDir(s.hubDir(), filepath.Join(store, "objects"), formatConfig(own), shallow); err != nil {
-		return nil, fmt.Errorf("make the hub of the job: %w", err)
+		return nil, fmt.Errorf("create the job's repository: %w", err)
 	}
 	for name := range seed.Files {
 		if !filepath.IsLocal(filepath.FromSlash(name)) {
-			return nil, fmt.Errorf("make the template of the workspaces: %q leads out of it", name)
+			return nil, fmt.Errorf("create the workspace template: %q points outside of it", name)
 		}
 	}
 	if err := writeGitDir(s.templateDir(), filepath.Join(s.hubDir(), "objects"), seed.Config, seed.Files); err != nil {
-		return nil, fmt.Errorf("make the template of the workspaces: %w", err)
+		return nil, fmt.Errorf("create the workspace template: %w", err)
 	}
 	return s, nil
 }
@@ -229,7 +229,7 @@ func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) er
 		return err
 	}
 	if _, err := s.git.feed(ctx, in, without(want, have), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
-		return fmt.Errorf("what was sent of the repository is not whole: %w", err)
+		return fmt.Errorf("the received part of the repository is incomplete: %w", err)
 	}
 	s.Knows(want...)
 	if err := s.writeRef(headRef, want[0]); err != nil { // or what an agent commits would be fetched into the hub with all that it is built on
@@ -337,7 +337,7 @@ func (s *Space) Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, 
 	var c events.Changes
 	var err error
 	if !isObjectName(o.Commit) {
-		err = stateErrorf("its worker names its work %q", o.Commit)
+		err = stateErrorf("its worker sent an invalid commit name %q", o.Commit)
 	}
 	if err == nil {
 		err = s.admit(ctx, pack)
@@ -423,10 +423,10 @@ func ParseSeed(data []byte) (Seed, error) {
 	var seed Seed
 	err := json.Unmarshal(data, &seed)
 	if err == nil && !isObjectName(seed.Record.Base) {
-		err = errors.New("it names no commit")
+		err = errors.New("no commit given")
 	}
 	if err == nil && (len(seed.Store) != 2*sha256.Size || !filepath.IsLocal(seed.Store)) {
-		err = errors.New("it names no store")
+		err = errors.New("no object store given")
 	}
 	for _, tip := range seed.Tips {
 		if err == nil && !isObjectName(tip) {

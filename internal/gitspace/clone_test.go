@@ -184,11 +184,11 @@ func TestWorkThatDoesNotHangTogetherIsRefused(t *testing.T) {
 		pack         *os.File
 	}{
 		"another history":   {stranger, "do not contain the commit", whole(stranger)},
-		"a missing commit":  {gone, "cannot be listed", whole(w.Commit, w.Base)},
-		"no name":           {"--all", "names its work", whole(w.Commit, w.Base)},
+		"a missing commit":  {gone, "cannot list", whole(w.Commit, w.Base)},
+		"no name":           {"--all", "invalid commit name", whole(w.Commit, w.Base)},
 		"no pack":           {w.Commit, "not a pack", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK"); return err })},
-		"half a pack":       {w.Commit, "cannot be read", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK\x00\x00\x00\x02\x00\x00\x00\x09x"); return err })},
-		"a count too large": {w.Commit, "cannot be read", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK\x00\x00\x00\x02\xff\xff\xff\xff"); return err })},
+		"half a pack":       {w.Commit, "cannot read", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK\x00\x00\x00\x02\x00\x00\x00\x09x"); return err })},
+		"a count too large": {w.Commit, "cannot read", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK\x00\x00\x00\x02\xff\xff\xff\xff"); return err })},
 	} {
 		a := j.attempt("")
 		o := agent.Outcome{Changes: events.Changes{Commit: c.commit}}

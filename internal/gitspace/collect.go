@@ -96,7 +96,7 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (c events.Chan
 		}
 	}
 	if err := s.cleanIndex(ctx, in, w, merging); err != nil {
-		return c, s.blame(err, "its index cannot be read")
+		return c, s.blame(err, "cannot read its index")
 	}
 	tree, discarded := headTree, 0
 	if want.all || merging {
@@ -105,11 +105,11 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (c events.Chan
 		}
 	} else {
 		out, err = s.git.output(ctx, in, "status", "--porcelain=v1", "--no-renames", "--untracked-files=all", "-z")
-		discarded, err = len(fields(out)), s.blame(err, "its files cannot be compared")
+		discarded, err = len(fields(out)), s.blame(err, "cannot compare its files")
 	}
 	if err == nil && want.resolve != "" {
 		err = s.blame(
-			s.checkResolution(ctx, in, base, tree, head, want.resolve, merging), "its resolution cannot be read",
+			s.checkResolution(ctx, in, base, tree, head, want.resolve, merging), "cannot read its resolution",
 		)
 	}
 	if err != nil || tree == baseTree {
@@ -226,7 +226,7 @@ func (s *Space) writeRef(ref, commit string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("make the ref %s: %w", ref, err)
+	return fmt.Errorf("create the ref %s: %w", ref, err)
 }
 
 // short returns the name of a commit as people read it.
@@ -290,13 +290,13 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 
 // addAll stages all files of a workspace, but for those that are ignored.
 func (s *Space) addAll(ctx context.Context, in place) error {
-	return s.blame(s.git.do(ctx, in, "add", "-A", "--sparse"), "its files cannot be taken")
+	return s.blame(s.git.do(ctx, in, "add", "-A", "--sparse"), "cannot read its files")
 }
 
 // writeTree makes a tree of what is staged, and returns its name.
 func (s *Space) writeTree(ctx context.Context, in place) (tree string, err error) {
 	tree, err = s.git.line(ctx, in, "write-tree")
-	return tree, s.blame(err, "its index cannot be read")
+	return tree, s.blame(err, "cannot read its index")
 }
 
 // blame returns err as one of the workspace, unless the disk or a stop is to blame.
@@ -332,7 +332,7 @@ func (s *Space) commitAmong(ctx context.Context, w workspace, tree, message stri
 		return commit, nil
 	}
 	if unreadable := s.git.do(ctx, p, "ls-tree", tree); unreadable != nil {
-		return "", s.blame(unreadable, "its files cannot be taken")
+		return "", s.blame(unreadable, "cannot read its files")
 	}
 	return "", err
 }

@@ -114,7 +114,7 @@ func (s *Space) Clean(context.Context) error {
 func (s *Space) Forget() error {
 	for _, name := range [...]string{s.recordFile(), s.hubDir(), s.templateDir(), s.attributesDir(), s.bootFile()} {
 		if err := removeAll(name); err != nil {
-			return fmt.Errorf("delete the hub of the job: %w", err)
+			return fmt.Errorf("delete the job's repository: %w", err)
 		}
 	}
 	_ = os.Remove(s.GitDir) // when it is empty

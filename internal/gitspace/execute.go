@@ -31,7 +31,7 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (o
 	}
 	if a.Resolve != "" {
 		if err := s.beginMerge(ctx, w, a.Resolve); err != nil {
-			return o, fmt.Errorf("begin the merge that %s resolves: %w", a.ItemID, err)
+			return o, fmt.Errorf("start the merge for %s to resolve: %w", a.ItemID, err)
 		}
 	}
 	if a.Dir, err = s.start(w); err != nil {
@@ -68,7 +68,7 @@ func (s *Space) conclude(a *agent.Attempt, o *agent.Outcome, c events.Changes, e
 		}
 	case is: // it is a dead letter as it is
 	case err != nil:
-		return fmt.Errorf("take the work of %s: %w", a.ItemID, err)
+		return fmt.Errorf("collect the changes of %s: %w", a.ItemID, err)
 	}
 	return nil
 }

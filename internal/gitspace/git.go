@@ -188,7 +188,7 @@ func (e *gitError) reason() string {
 		return e.stderr
 	}
 	if e.stderr == "" && e.exit.Signal != "" {
-		return "git " + e.args[0] + " was ended by " + e.exit.Signal
+		return "git " + e.args[0] + " was killed by " + e.exit.Signal
 	}
 	lines := strings.FieldsFunc(e.stderr, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i, line := range lines {

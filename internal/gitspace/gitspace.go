@@ -298,7 +298,7 @@ func madeDir(dir string) (string, error) {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return "", fmt.Errorf("make a directory for the workspaces: %w", err)
+		return "", fmt.Errorf("create the workspace directory: %w", err)
 	}
 	return dir, nil
 }

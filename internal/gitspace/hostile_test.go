@@ -57,7 +57,7 @@ var hostile = []struct {
 	{name: "ignores everything", script: "echo '*' > .git/info/exclude; echo x > new", want: "A new"},
 	{name: "rules of its own", script: "echo '* text eol=crlf -diff' > .git/info/attributes; git config core.autocrlf true; echo x > a", want: "M a"},
 	{name: "leaves a repository", script: "git init -q inner; cd inner; echo x > x; git add x; git commit -qm x", refused: "left a repository there"},
-	{name: "leaves an empty repository", script: "git init -q inner; echo x > inner/x", refused: "its files cannot be taken"},
+	{name: "leaves an empty repository", script: "git init -q inner; echo x > inner/x", refused: "cannot read its files"},
 	{name: "ignores a repository", script: "git init -q build; cd build; echo x > x; git add x; git commit -qm x"},
 	{name: "collects garbage", script: "echo x > a; git commit -qam x; git reflog expire --expire=now --all; git gc -q --prune=now", want: "M a"},
 	{name: "linked worktree", script: "git worktree add -q ../linked-$N; echo x > a", want: "M a"},

@@ -34,7 +34,7 @@ func (s *Space) Merge(ctx context.Context, head string, work []Work) (Merged, er
 		b.Verify = func(ctx context.Context, commit string, _ []MergedItem) (agent.Outcome, error) {
 			w := s.workspace("verify", 0)
 			if err := s.prepare(ctx, w, commit, ""); err != nil {
-				return agent.Outcome{}, fmt.Errorf("verify what was merged: %w", err)
+				return agent.Outcome{}, fmt.Errorf("verify merged changes: %w", err)
 			}
 			dir, err := s.start(w)
 			if err != nil {
@@ -53,11 +53,11 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 		failed := Rejected{Work: w, Type: retry.TypeWorkspace}
 		began := time.Now()
 		if reason, lost := s.lost[w.Commit]; lost {
-			failed.Message = fmt.Sprintf("the work of attempt %d is lost, its commit %s cannot be read: %s", w.Attempt,
+			failed.Message = fmt.Sprintf("the changes of attempt %d are lost: cannot read its commit %s: %s", w.Attempt,
 				short(w.Commit), reason)
 		} else if commit, conflicts, err := s.mergeOne(ctx, out.Head, w); err != nil {
 			if failed.Message = s.culprit(ctx, out.Head, w, err); failed.Message == "" {
-				return Merged{}, fmt.Errorf("merge the work of %s: %w", w.ItemID, err)
+				return Merged{}, fmt.Errorf("merge the changes of %s: %w", w.ItemID, err)
 			}
 		} else if len(conflicts) > 0 {
 			failed.Type, failed.Message = retry.TypeMergeConflict, conflictMessage(conflicts)
@@ -84,7 +84,7 @@ func (s *Space) culprit(ctx context.Context, head string, w Work, err error) str
 		return state.Reason
 	}
 	if failed, is := errors.AsType[*gitError](err); is && failed.exit.Expired {
-		return "its work cannot be merged: " + failed.reason()
+		return "cannot merge its changes: " + failed.reason()
 	}
 	return ""
 }
@@ -160,7 +160,7 @@ func (s *Space) mergeTree(
 		return tree, nil, err
 	}
 	if len(conflicts) == 0 {
-		return "", nil, fmt.Errorf("git merge-tree found conflicts and named none: %q", out)
+		return "", nil, fmt.Errorf("git merge-tree reported conflicts without paths: %q", out)
 	}
 	return tree, conflicts, s.findOthers(ctx, w.Base, head, conflicts)
 }
@@ -233,7 +233,7 @@ func (s *Space) findOthers(ctx context.Context, base, head string, conflicts []e
 	}
 	out, err := s.git.output(ctx, s.hub(), args...)
 	if err != nil {
-		return fmt.Errorf("look for the items that changed the same files: %w", err)
+		return fmt.Errorf("find items that changed the same files: %w", err)
 	}
 	for commit := range strings.SplitSeq(out, "\x01") {
 		head, rest, _ := strings.Cut(commit, "\x00")
@@ -292,7 +292,7 @@ func (s *Space) foldedNames(ctx context.Context, head, tree string) ([]events.Co
 					conflicts,
 					events.Conflict{
 						Path:    path.Join(dir, name),
-						Message: other + " and " + name + " differ only by case, and the user's disk cannot hold both (core.ignorecase)",
+						Message: other + " and " + name + " differ only by case, which the user's file system does not support (core.ignorecase)",
 					},
 				)
 			}
@@ -372,7 +372,7 @@ func (s *Space) Publish(ctx context.Context, head string, settled []Work) error 
 		fmt.Fprintf(&update, "delete %s\n", w.ref())
 	}
 	if _, err := s.git.feed(ctx, s.hub(), update.String(), "update-ref", "--stdin"); err != nil {
-		return fmt.Errorf("set the head of the job: %w", err)
+		return fmt.Errorf("update the job's head: %w", err)
 	}
 	if s.unpacked.Add(int64(len(settled))) >= packEvery {
 		// The history before, which is the user's, is not looked at.
@@ -382,7 +382,7 @@ func (s *Space) Publish(ctx context.Context, head string, settled []Work) error 
 			err = s.git.do(ctx, s.hub(), "prune-packed", "-q")
 		}
 		if err != nil {
-			return fmt.Errorf("pack what was merged: %w", err)
+			return fmt.Errorf("pack merged commits: %w", err)
 		}
 		s.packed = head
 		s.unpacked.Store(0)

@@ -34,7 +34,7 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 		err := s.create(ctx, w, head, s.ResultBranch())
 		if setup, failed := errors.AsType[*setupFailed](err); failed {
 			return "", stateErrorf(
-				"workspace.setup failed in the workspace of the job: %s", setup.outcome.Failure.Message,
+				"workspace.setup failed in the job's workspace: %s", setup.outcome.Failure.Message,
 			)
 		}
 		if err != nil {
@@ -46,7 +46,7 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 		return "", err
 	}
 	if dir, err = s.start(w); err != nil {
-		return "", stateErrorf("the workspace of the job has no directory to begin in: %v", err)
+		return "", stateErrorf("the job's workspace has no starting directory: %v", err)
 	}
 	return dir, nil
 }
@@ -71,20 +71,20 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	if err := s.finishMove(ctx, w); err != nil {
 		return err
 	}
-	at, err := s.head(ctx, w, "the workspace of the job, "+w.dir+",")
+	at, err := s.head(ctx, w, "the job's workspace, "+w.dir+",")
 	if err != nil || at == head {
 		return err
 	}
 	contains, err := s.git.contains(ctx, in, at, head)
 	if err != nil || contains {
-		return s.blame(err, "HEAD of the workspace of the job cannot be read")
+		return s.blame(err, "cannot read HEAD of the job's workspace")
 	}
 	// Commits of a phase that was not completed are not part of the result. They stay where they can be found.
 	if err := s.bring(ctx, w, at, head); err != nil {
 		return err
 	}
 	if reason, err := s.missing(ctx, at, s.record.Base); err != nil || reason != "" {
-		return errors.Join(err, stateErrorf("what the phase committed is not whole: %s", reason))
+		return errors.Join(err, stateErrorf("commits of the phase are incomplete: %s", reason))
 	}
 	if err := s.writeRef("refs/phases/"+short(at), at); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 		err := s.git.do(ctx, in, append(args, head)...)
 		if failed := refusal(err); failed != nil {
 			return stateErrorf(
-				"the workspace of the job, %s, cannot be moved to what was merged: %s", w.dir, failed.reason(),
+				"cannot update the job's workspace, %s, to the merged commits: %s", w.dir, failed.reason(),
 			)
 		}
 		return err
@@ -142,14 +142,14 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 			return head, err
 		}
 		if err := s.git.do(ctx, s.in(w), "reset", "-q", c.Commit); err != nil {
-			return "", s.blame(err, "the workspace of the job cannot be moved to what the phase did")
+			return "", s.blame(err, "cannot update the job's workspace to the commits of the phase")
 		}
 		return c.Commit, nil
 	}
 	if _, err := s.vet(w); err != nil {
 		return "", err
 	}
-	at, err := s.head(ctx, w, "the workspace of the job")
+	at, err := s.head(ctx, w, "the job's workspace")
 	if err != nil || at == head {
 		return at, err
 	}

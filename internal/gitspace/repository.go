@@ -41,10 +41,10 @@ func (s *Space) makeHub(ctx context.Context, start Start) error {
 		err = os.Symlink(modules, filepath.Join(s.hubDir(), "modules"))
 	}
 	if err != nil {
-		return fmt.Errorf("make the hub of the job: %w", err)
+		return fmt.Errorf("create the job's repository: %w", err)
 	}
 	if err := s.writeTemplate(ctx, known); err != nil {
-		return fmt.Errorf("make the template of the workspaces: %w", err)
+		return fmt.Errorf("create the workspace template: %w", err)
 	}
 	data, err := json.Marshal(s.record)
 	if err != nil {
@@ -354,7 +354,7 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 		}
 	}
 	if err := s.setRefs(ctx, head, live); err != nil {
-		return fmt.Errorf("what the job has recorded cannot be read: %w", err)
+		return fmt.Errorf("cannot read the job's commits: %w", err)
 	}
 	if err := jobs.WriteFile(s.bootFile(), []byte(process.BootID())); err != nil {
 		return err

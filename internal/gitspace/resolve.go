@@ -64,7 +64,7 @@ func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head,
 			return err
 		}
 		if !contains {
-			return stateErrorf("the merge that it was to resolve was given up: HEAD does not contain %s", short(work))
+			return stateErrorf("the merge to resolve was abandoned: HEAD does not contain %s", short(work))
 		}
 	}
 	in.env = append(slices.Clip(in.env), "LC_ALL=C") // its output is compared
@@ -88,7 +88,7 @@ func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head,
 func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt int) (Work, error) {
 	commit, err := s.git.commit(ctx, s.user.place, revision)
 	if err != nil || commit == "" {
-		return Work{}, stateErrorf("no commit of %s is called %q", s.user.top, revision)
+		return Work{}, stateErrorf("commit %[2]q not found in %[1]s", s.user.top, revision)
 	}
 	w := Work{Index: index, Attempt: attempt}
 	out, code, err := s.git.answer(ctx, s.hub(), "merge-base", head, commit)

@@ -35,8 +35,8 @@ func TestAConflictIsResolvedInAWorkspaceThatHasIt(t *testing.T) {
 		{name: "takes one side", first: text1, second: text2, resolve: "git checkout -q --theirs a; git add a", want: "a: two bin: gone: x other: 2"},
 		{name: "does nothing", first: text1, second: text2, resolve: "true", refused: "the conflict in a:1 is not resolved"},
 		{name: "stages the marks", first: text1, second: text2, resolve: "git add -A; git commit -qm x", refused: "the conflict in a:1 is not resolved"},
-		{name: "gives up", first: text1, second: text2, resolve: "git merge --abort", refused: "was given up"},
-		{name: "forgets the other side", first: text1, second: text2, resolve: "git checkout -q -f HEAD; rm -f .git/MERGE_*; echo x > a", refused: "was given up"},
+		{name: "gives up", first: text1, second: text2, resolve: "git merge --abort", refused: "was abandoned"},
+		{name: "forgets the other side", first: text1, second: text2, resolve: "git checkout -q -f HEAD; rm -f .git/MERGE_*; echo x > a", refused: "was abandoned"},
 		{name: "deleted, staged", first: "git rm -q gone", second: "echo y >> gone", resolve: "git add gone", want: "a: 1 2 3 bin: gone: x y other: 1"},
 		{name: "deleted, left", first: "git rm -q gone", second: "echo y >> gone", resolve: "true", refused: "the conflict in gone is not resolved"},
 		{name: "binary, left", first: "printf '\\0\\2' > bin", second: "printf '\\0\\3' > bin", resolve: "true", refused: "the conflict in bin is not resolved"},
@@ -90,7 +90,7 @@ func TestAResolutionOfAPersonIsMerged(t *testing.T) {
 	}
 	j.in("git fetch -q " + j.hubDir() + " " + w.ref() + "; git checkout -q prodigy/mapreduce-1; git merge -q FETCH_HEAD || true; echo both > a; git add -A; git commit -qm resolved; git tag mine; git checkout -q main")
 	j.merges(j.does("echo later > later")) // the head has moved on
-	for revision, want := range map[string]string{"nothing": "no commit of", "prodigy/mapreduce-1~1": "is already part of the result", "--all": "no commit of"} {
+	for revision, want := range map[string]string{"nothing": "not found in", "prodigy/mapreduce-1~1": "is already part of the result", "--all": "not found in"} {
 		var state *StateError
 		if _, err := j.Adopt(t.Context(), j.head, revision, 1, 2); !errors.As(err, &state) || !strings.Contains(state.Reason, want) {
 			t.Errorf("%s: %v, want %q", revision, err, want)

@@ -98,7 +98,7 @@ func (s *Space) create(ctx context.Context, w workspace, base, branch string) er
 		err = s.sealAt(w)
 	}
 	if err != nil {
-		return fmt.Errorf("make a workspace: %w", err)
+		return fmt.Errorf("create a workspace: %w", err)
 	}
 	if s.Created != nil {
 		s.Created(w.worker, base, time.Since(began))
@@ -160,7 +160,7 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 		return errors.New("it is no longer a directory")
 	}
 	if !exists(w.seal) {
-		return errors.New("it was left while it was made or cleaned")
+		return errors.New("its creation or cleanup was interrupted")
 	}
 	if usedElsewhere(w.dir) {
 		return errors.New("a leftover process of the previous attempt is using it")

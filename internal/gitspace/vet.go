@@ -57,7 +57,7 @@ func (s *Space) vet(w workspace) (strangers []string, err error) {
 		})
 	})
 	if _, is := errors.AsType[*StateError](err); err != nil && !is {
-		err = stateErrorf("its workspace cannot be read: %v", err)
+		err = stateErrorf("cannot read its workspace: %v", err)
 	}
 	return strangers, err
 }
@@ -177,7 +177,7 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 	}
 	out, _, err := s.git.run(ctx, s.in(w), list(strangers), 1, "check-ignore", "--no-index", "--stdin", "-z")
 	if err != nil {
-		return s.blame(err, "its files cannot be taken")
+		return s.blame(err, "cannot read its files")
 	}
 	ignored := fields(out)
 	for _, name := range strangers {
@@ -228,7 +228,7 @@ func (s *Space) repair(w workspace) error {
 		err = removeLocks(w.gitDir())
 	}
 	if err != nil {
-		return stateErrorf("its .git cannot be read: %v", err)
+		return stateErrorf("cannot read its .git: %v", err)
 	}
 	return nil
 }
@@ -262,14 +262,14 @@ func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...
 	from.stdout = pack
 	err = s.pack(ctx, from, []string{commit}, known, "--stdout", "--delta-base-offset")
 	if err != nil {
-		return s.blame(err, "what it committed cannot be read")
+		return s.blame(err, "cannot read its commits")
 	}
 	return s.admit(ctx, pack)
 }
 
 // admit puts the objects of a pack into the hub. Trees with names that no file may have are refused.
 func (s *Space) admit(ctx context.Context, pack *os.File) error {
-	return s.blame(s.unpack(ctx, s.hub(), pack, "--strict="+tolerated), "its work cannot be read")
+	return s.blame(s.unpack(ctx, s.hub(), pack, "--strict="+tolerated), "cannot read its changes")
 }
 
 // tolerated are findings of fsck that are in the history of well-known repositories, and do no harm.
@@ -280,12 +280,12 @@ const tolerated = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBefo
 // The first of known is its base.
 func (s *Space) examine(ctx context.Context, commit string, known ...string) (c events.Changes, err error) {
 	if err := s.git.do(ctx, s.hub(), "rev-list", "--objects", "--quiet", commit, "^"+known[0]); err != nil {
-		return c, s.blame(err, "its work is not whole")
+		return c, s.blame(err, "its changes are incomplete")
 	}
 	for _, name := range known {
 		contains, err := s.git.contains(ctx, s.hub(), commit, name)
 		if err != nil {
-			return c, s.blame(err, "its work cannot be read")
+			return c, s.blame(err, "cannot read its changes")
 		}
 		if !contains {
 			return c, stateErrorf("its commits do not contain the commit %s that it started from", short(name))
@@ -303,7 +303,7 @@ func (s *Space) examine(ctx context.Context, commit string, known ...string) (c 
 func (s *Space) list(ctx context.Context, in place, commit string) error {
 	in.most = mostNames
 	err := s.git.do(ctx, in, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
-	return s.blame(err, "its files cannot be listed")
+	return s.blame(err, "cannot list its files")
 }
 
 // describe counts what differs between a base and a tree of the hub, and refuses what cannot be checked out.
@@ -312,7 +312,7 @@ func (s *Space) describe(ctx context.Context, base, tree string) (c events.Chang
 		ctx, s.hub(), "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", base, tree,
 	)
 	if err != nil {
-		return c, s.blame(err, "its work cannot be read")
+		return c, s.blame(err, "cannot read its changes")
 	}
 	all := fields(out)
 	for i := 0; i < len(all); i++ {
@@ -346,11 +346,11 @@ func (s *Space) checkEntry(raw, name string) error {
 	case strings.HasPrefix(s.record.Prefix, name+"/"):
 		return stateErrorf("it replaced %s, the directory in which agents start, with a file", name)
 	case len(name) > mostPath:
-		return stateErrorf("no file can have a name of %d bytes: %.100s...", len(name), name)
+		return stateErrorf("file name too long (%d bytes): %.100s...", len(name), name)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." || isDotGit(part) || len(part) > mostName {
-			return stateErrorf("no file can be called %.300q", name)
+			return stateErrorf("invalid file name %.300q", name)
 		}
 	}
 	return nil

@@ -78,8 +78,8 @@ func unfilled(src string) error {
 		case strings.HasPrefix(name, "item"):
 			return fmt.Errorf("unknown name %s: use item.name for a field", at)
 		default:
-			return fmt.Errorf("%s would not be replaced, since this is about items alone: choose by a value in an input command, "+
-				`which has parameters in its environment, as in input: {command: 'jq --arg team "$team" … items.json'}`, at)
+			return fmt.Errorf("%s is not available here, where only item values are; filter with a value in an input command, "+
+				`whose environment has the parameters, as in input: {command: 'jq --arg team "$team" … items.json'}`, at)
 		}
 	}
 	return nil

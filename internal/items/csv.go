@@ -57,7 +57,7 @@ func header(fields []string, in *csv.Reader) ([][]byte, error) {
 	seen := map[string]bool{}
 	for i, name := range fields {
 		if seen[name] {
-			return nil, fieldFault(in, i, fmt.Errorf("two columns have the name %q", name))
+			return nil, fieldFault(in, i, fmt.Errorf("duplicate column name %q", name))
 		}
 		seen[name] = true
 		before := byte(',')
@@ -114,7 +114,7 @@ func rowFault(err error) error {
 	case csv.ErrFieldCount:
 		err = errors.New("row has a different number of fields than the header")
 	case csv.ErrBareQuote:
-		err = errors.New(`a quote inside a field: put the field in quotes and double the quotes in it`)
+		err = errors.New(`unescaped quote in a field: quote the field and double the quotes in it`)
 	case csv.ErrQuote:
 		err = errors.New("a quoted field is not closed, or text follows its closing quote")
 	default:

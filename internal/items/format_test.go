@@ -122,9 +122,9 @@ func TestTheNameOfAFileTellsItsFormat(t *testing.T) {
 func TestBadDataIsToldWithItsPlace(t *testing.T) {
 	for _, c := range []struct{ format, text, want string }{
 		{"csv", "a,b\n1,2\n1\n", "line 3, column 1: row has a different number of fields than the header"},
-		{"csv", "a,b\n1,x\"y\n", "line 2, column 4: a quote inside a field: put the field in quotes and double the quotes in it"},
+		{"csv", "a,b\n1,x\"y\n", "line 2, column 4: unescaped quote in a field: quote the field and double the quotes in it"},
 		{"csv", "a\n\"x\n", "line 2, column 4: a quoted field is not closed, or text follows its closing quote"},
-		{"csv", "a,a\n", `line 1, column 3: two columns have the name "a"`},
+		{"csv", "a,a\n", `line 1, column 3: duplicate column name "a"`},
 		{"csv", "a,b\nx,\xff\n", "line 2, column 3: invalid UTF-8"},
 		{"csv", "\xff\n", "line 1, column 1: invalid UTF-8"},
 		{"lines", "ok\n\xff\n", "byte 3: not valid UTF-8"},

@@ -40,7 +40,7 @@ func addMatches(ctx context.Context, glob, dir string, found *sorter) error {
 		}
 		name = slashed.Join(base, name)
 		if !utf8.ValidString(name) {
-			return fmt.Errorf("the name of the file %q is not UTF-8", name)
+			return fmt.Errorf("file name %q is not valid UTF-8", name)
 		}
 		return found.add([]byte(name), nil)
 	}, doublestar.WithNoFollow(), doublestar.WithNoHidden(), doublestar.WithFailOnIOErrors())

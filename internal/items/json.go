@@ -94,7 +94,7 @@ func (r *reader) checkEnd() error {
 		return nil
 	}
 	return &notJSONError{
-		offset: r.start + r.decoder.InputOffset(), err: fmt.Errorf("invalid character %q after a value (expecting a blank)", rest[0]),
+		offset: r.start + r.decoder.InputOffset(), err: fmt.Errorf("invalid character %q after a value (expecting a space)", rest[0]),
 	}
 }
 
@@ -178,7 +178,7 @@ type notJSONError struct {
 
 func (e *notJSONError) Error() string {
 	if errors.Is(e.err, io.ErrUnexpectedEOF) {
-		return "the JSON ends too early"
+		return "unexpected end of JSON"
 	}
 	if errors.Is(e.err, errUTF8) {
 		return "not valid UTF-8"

@@ -70,8 +70,8 @@ func TestValuesAreReadAsByJSONText(t *testing.T) {
 func TestWhatIsNotJSONIsToldInWords(t *testing.T) {
 	for data, want := range map[string]string{
 		"x":         "not JSON: invalid character 'x' at start of value",
-		"007":       "not JSON: invalid character '0' after a value (expecting a blank)",
-		"true1":     "not JSON: invalid character '1' after a value (expecting a blank)",
+		"007":       "not JSON: invalid character '0' after a value (expecting a space)",
+		"true1":     "not JSON: invalid character '1' after a value (expecting a space)",
 		"[1 2]":     "not JSON: invalid character '2' after array element (expecting ',' or ']')",
 		`{"a" 1}`:   "not JSON: invalid character '1' after object name (expecting ':')",
 		`{"a":1 2}`: "not JSON: invalid character '2' after object value (expecting ',' or '}')",
@@ -84,10 +84,10 @@ func TestWhatIsNotJSONIsToldInWords(t *testing.T) {
 		"\"\n\"":    `not JSON: invalid character '\n' in string (expecting non-control character)`,
 		`"\q"`:      "not JSON: invalid escape sequence `\\q` in string",
 		`"\ud800"`:  "not JSON: invalid surrogate pair `\\ud800\"` in string",
-		"[1":        "the JSON ends too early",
-		`{"a":`:     "the JSON ends too early",
-		`{"a`:       "the JSON ends too early",
-		`{"a" `:     "the JSON ends too early",
+		"[1":        "unexpected end of JSON",
+		`{"a":`:     "unexpected end of JSON",
+		`{"a`:       "unexpected end of JSON",
+		`{"a" `:     "unexpected end of JSON",
 	} {
 		for _, path := range []string{"", "$[*]", "$.*", "$.a"} {
 			p, err := parsePath(path)

@@ -52,7 +52,7 @@ func (k *keys) id(item json.RawMessage, index int) (string, error) {
 	case !ok, v.Kind() == filter.Null:
 		return "", wrong("has no key")
 	case v.Kind() == filter.Array, v.Kind() == filter.Object:
-		return "", wrong("has %s as key; it must be a string, a number or a boolean", kindNames[v.Kind()])
+		return "", wrong("has the key %s, which must be a string, a number or a boolean", kindNames[v.Kind()])
 	}
 	if k.secret != nil && k.secret(id) {
 		return "", wrong("has a key that contains a secret, but keys are shown everywhere")
@@ -102,17 +102,17 @@ func badID(id string) string {
 	case len(id) > maxKey:
 		return fmt.Sprintf("has a key of %d bytes; the maximum is %d", len(id), maxKey)
 	case id[0] == '-':
-		return fmt.Sprintf("has %q; a key must not begin with a dash", id)
+		return fmt.Sprintf("has the key %q, which must not start with a dash", id)
 	case !utf8.ValidString(id):
 		return "has a key that is not valid UTF-8"
 	}
 	for _, c := range id {
 		if unicode.IsControl(c) {
-			return fmt.Sprintf("has %q; a key must not contain control characters", id)
+			return fmt.Sprintf("has the key %q, which must not contain control characters", id)
 		}
 	}
 	if strings.TrimSpace(id) != id {
-		return fmt.Sprintf("has %q; a key must not begin or end with a space", id)
+		return fmt.Sprintf("has the key %q, which must not start or end with a space", id)
 	}
 	return ""
 }

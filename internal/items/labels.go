@@ -37,7 +37,7 @@ func (e *AmbiguousError) Error() string {
 	if e.More {
 		more = " and more"
 	}
-	return fmt.Sprintf("several items of job %s are called %q: %s%s", e.JobID, e.Label, strings.Join(e.IDs, ", "), more)
+	return fmt.Sprintf("%[2]q is ambiguous in job %[1]s: %[3]s%[4]s", e.JobID, e.Label, strings.Join(e.IDs, ", "), more)
 }
 
 // Find returns the items that are asked for by their ids or else by their labels, without their data, by what was

@@ -185,12 +185,12 @@ func TestABadKeyNamesItsItem(t *testing.T) {
 		`{"k":""}`:     `key k: item_1 has an empty key`,
 		`{"k":null}`:   `key k: item_1 has no key`,
 		`{}`:           `key k: item_1 has no key`,
-		`{"k":[1]}`:    `key k: item_1 has an array as key; it must be a string, a number or a boolean`,
-		`{"k":{}}`:     `key k: item_1 has an object as key; it must be a string, a number or a boolean`,
-		`{"k":"a\nb"}`: `key k: item_1 has "a\nb"; a key must not contain control characters`,
-		`{"k":" a"}`:   `key k: item_1 has " a"; a key must not begin or end with a space`,
-		`{"k":-5}`:     `key k: item_1 has "-5"; a key must not begin with a dash`,
-		`{"k":"a "}`:   `key k: item_1 has "a "; a key must not begin or end with a space`,
+		`{"k":[1]}`:    `key k: item_1 has the key an array, which must be a string, a number or a boolean`,
+		`{"k":{}}`:     `key k: item_1 has the key an object, which must be a string, a number or a boolean`,
+		`{"k":"a\nb"}`: `key k: item_1 has the key "a\nb", which must not contain control characters`,
+		`{"k":" a"}`:   `key k: item_1 has the key " a", which must not start or end with a space`,
+		`{"k":-5}`:     `key k: item_1 has the key "-5", which must not start with a dash`,
+		`{"k":"a "}`:   `key k: item_1 has the key "a ", which must not start or end with a space`,
 		`{"k":"` + strings.Repeat("x", maxKey+1) + `"}`: `key k: item_1 has a key of 513 bytes; the maximum is 512`,
 	} {
 		var last error

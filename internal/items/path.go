@@ -258,7 +258,7 @@ func (e *MissingKeyError) Error() string {
 	case e.Kind != '{':
 		return said + fmt.Sprintf("is not an object, so it has no key %q", e.Key)
 	case len(e.Keys) == 0:
-		return said + fmt.Sprintf("has no keys, so not %q", e.Key)
+		return said + fmt.Sprintf("has no keys, so no %q", e.Key)
 	}
 	const few = 10
 	var named []string

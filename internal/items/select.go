@@ -332,7 +332,7 @@ func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
 	case s.read == 0:
 		why = src.nothing(e)
 	case s.passed == 0:
-		why = fmt.Sprintf("filter %s leaves none of %s", m.Filter.Value, check.Counted(s.read, "item"))
+		why = fmt.Sprintf("filter %s matches none of %s", m.Filter.Value, check.Counted(s.read, "item"))
 		hints := s.misspelt(false)
 		if s.mismatch != "" {
 			hints = append(hints, s.mismatch)
@@ -341,7 +341,7 @@ func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
 			why += ": " + strings.Join(hints, "; ")
 		}
 	default:
-		why = fmt.Sprintf("offset %d leaves none of %s", m.Offset, check.Counted(s.passed, "item"))
+		why = fmt.Sprintf("offset %d skips all of %s", m.Offset, check.Counted(s.passed, "item"))
 	}
 	return &EmptyError{Why: why, Glob: src.glob != "", Stdin: src.stdin}
 }
@@ -361,7 +361,7 @@ func (c *pipeline) hint(m *workflow.Map, e Env) {
 	}
 	if s := &c.seen; s.read == 1 && len(s.lists) == 1 && m.JSONPath.Value == "" && m.Input.Items == nil && m.Input.Job == "" {
 		path := s.lists[0]
-		e.Warn(fmt.Sprintf("the input is one item, an object: json_path: %q would take the %d elements of its list, and %q says that the one is meant",
+		e.Warn(fmt.Sprintf("the input is a single item, an object: to use the %[2]d elements of its list, set json_path: %[1]q; to keep the single item, set %[3]q",
 			path+"[*]", s.elements, "$"))
 	}
 }

@@ -189,9 +189,9 @@ func (s *Store) Holds(total int) error {
 	case s.bad != nil:
 		err = fmt.Errorf("%w%w", err, s.bad)
 	case s.torn:
-		err = fmt.Errorf("%wthis line is cut off", err)
+		err = fmt.Errorf("%wthis line is truncated", err)
 	default:
-		err = fmt.Errorf("%wthe others are cut off", err)
+		err = fmt.Errorf("%wthe others are missing", err)
 	}
 	return &DamagedError{Path: s.file.Name(), Line: s.count + 1, Err: err}
 }
@@ -223,7 +223,7 @@ func (s *Store) Append(it Item) error {
 	// The line stands after the whole ones. If this fails, the next line takes its place.
 	if s.torn {
 		if err := s.file.Truncate(s.size); err != nil {
-			return fmt.Errorf("cut a torn line off the item store: %w", err)
+			return fmt.Errorf("remove an incomplete line from the item store: %w", err)
 		}
 		s.torn, s.bad = false, nil
 	}

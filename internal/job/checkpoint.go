@@ -61,7 +61,7 @@ func checkpointHead(body []byte) []byte {
 }
 
 // errCheckpoint is the error for a checkpoint that is damaged or has another version.
-var errCheckpoint = errors.New("no checkpoint of this version")
+var errCheckpoint = errors.New("not a checkpoint of this version")
 
 // decodeCheckpoint reads what encode wrote for a job with a policy.
 func decodeCheckpoint(data []byte, p errorpolicy.Policy) (Checkpoint, error) {
@@ -256,7 +256,7 @@ func (c *Checkpointer) Take() ([]byte, error) {
 	if c.queue != nil {
 		letters, ok := c.queue.Memory()
 		if !ok {
-			return nil, errors.New("there is too much evidence of items that wait")
+			return nil, errors.New("too many failures of waiting items")
 		}
 		made.Letters = &letters
 	}
@@ -311,7 +311,7 @@ func lostEnd(place jobs.Job, known int64) (string, error) {
 	if err != nil || known <= last.Seq {
 		return "", err
 	}
-	return fmt.Sprintf("the end of the log is lost: it ends with record %d, and there were at least %d", last.Seq, known), nil
+	return fmt.Sprintf("the end of the log is lost: it ends with record %d, but at least %d were written", last.Seq, known), nil
 }
 
 // checkLogEnd is lostEnd for commands that only read a job. It returns nil while the job runs. Checkpoint is

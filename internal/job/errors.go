@@ -18,7 +18,7 @@ func Refusef(format string, args ...any) error {
 }
 
 // ErrFiles is wrapped by errors about files of a job that are missing or cannot be read.
-var ErrFiles = errors.New("the files of the job cannot be used")
+var ErrFiles = errors.New("cannot use the job's files")
 
 // Unusable makes an error about the files of a job of err, which says what is wrong with one of them.
 func Unusable(place jobs.Job, err error) error {

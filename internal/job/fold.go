@@ -695,7 +695,7 @@ func (s *Fold) AllAlike() (reason string, alike bool) {
 	if n < enoughAlike || s.Total == n {
 		return "", false
 	}
-	return fmt.Sprintf("the first %d items failed alike, as all others would: %s", n, s.Alike.Signature), true
+	return fmt.Sprintf("the first %d items failed the same way, as all others would: %s", n, s.Alike.Signature), true
 }
 
 // add notes the end of an item.
@@ -815,7 +815,7 @@ func (c circuits) note(phase string, e events.Event) {
 }
 
 // givesRow reports whether a failed attempt gives its item a new row of the results. One that is tried again
-// does so only if the item was settled before: it is a dead letter that is run again, and stays one until it
+// does so only if the item was settled before: it is a dead letter being retried, and remains one until it
 // succeeds.
 func givesRow(e events.AgentFailed, settled bool) bool {
 	return !e.Action.RunsAgain() || settled

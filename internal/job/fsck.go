@@ -227,7 +227,7 @@ func (c *examiner) record(r events.Record, f *ExaminedFile, line int) {
 	path := filepath.Join(c.job.OutputsDir(), filepath.Base(result.OutputFile)) // the job may have been moved
 	data, err := os.ReadFile(path)
 	if found := jobs.ChecksumOf(data); err == nil && result.OutputCRC != "" && found != result.OutputCRC {
-		err = fmt.Errorf("the checksum of %s is %q, but its bytes have %q", path, result.OutputCRC, found)
+		err = fmt.Errorf("%s: checksum is %q, computed %q", path, result.OutputCRC, found)
 	}
 	if err != nil {
 		f.add(line, fmt.Sprintf("its output: %v", err))
@@ -260,7 +260,7 @@ func (c *examiner) outputs() {
 			c.report.Files = append(c.report.Files, ExaminedFile{Path: c.job.OutputsDir()})
 			file = &c.report.Files[len(c.report.Files)-1]
 		}
-		file.add(0, fmt.Sprintf("%d bytes of outputs that the log names are missing at the end", c.printed-end))
+		file.add(0, fmt.Sprintf("outputs end %d bytes too early", c.printed-end))
 	}
 }
 
@@ -322,7 +322,7 @@ func (c *examiner) openItems() error {
 	}
 	n := store.Len()
 	if known := c.report.Items.Selected; n < known {
-		err = fmt.Errorf("it has %d items, and the log says that %d were selected", n, known)
+		err = fmt.Errorf("it has %d items, but the log says that %d were selected", n, known)
 	}
 	for i := 0; i < n && err == nil; i++ {
 		_, err = store.At(i)
@@ -333,7 +333,7 @@ func (c *examiner) openItems() error {
 func (c *examiner) openLetters() error {
 	applied, err := dlq.Applied(c.job.DLQFile())
 	if err == nil && applied > c.lastSeq && !c.report.Running {
-		err = fmt.Errorf("it follows the log to record %d, and the log ends with record %d: its end is lost", applied, c.lastSeq)
+		err = fmt.Errorf("it includes log record %d, but the log ends with record %d: the end of the log is lost", applied, c.lastSeq)
 	}
 	for _, readErr := range dlq.Each(c.job.DLQFile()) {
 		if readErr != nil {
@@ -392,7 +392,7 @@ func (c *examiner) checkpoint() {
 	var version int
 	var sum string
 	if _, err := fmt.Sscanf(string(head), "prodigy checkpoint %d %s", &version, &sum); err != nil || sum != fmt.Sprintf("%x", sha256.Sum256(body)) {
-		c.note("%s is damaged, which costs only time: the log is read from its beginning",
+		c.note("%s is damaged and is ignored: the log is read from its beginning instead",
 			c.job.CheckpointFile())
 	}
 }

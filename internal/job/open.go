@@ -105,7 +105,7 @@ func (j *Opened) open() error {
 		return Unusable(j.place, err)
 	}
 	if cut > 0 {
-		j.options.Notice(fmt.Sprintf("the log ended in an incomplete or damaged line: %d bytes were cut off, and its record counts as not done", cut))
+		j.options.Notice(fmt.Sprintf("the log ended in an incomplete or damaged line: %d bytes were cut off, and its record does not count", cut))
 	}
 	if j.options.Items {
 		if j.Store, err = items.ReopenStore(j.place.ItemsFile()); err != nil {
@@ -162,7 +162,7 @@ func (j *Opened) replay() error {
 		return err
 	}
 	if lost != "" {
-		j.options.Notice(lost + "; their records count as not done, and derived files are rebuilt")
+		j.options.Notice(lost + "; their records do not count, and derived files are rebuilt")
 	}
 	if j.project != nil {
 		if err := syncQueue(j.place, j.project); err != nil {

@@ -140,10 +140,10 @@ func answer(c *net.UnixConn, do func(Request) Answer) {
 		}
 		var r Request
 		if err := readLine(c, &r); err != nil {
-			return Refused("the request cannot be read: %v", err)
+			return Refused("cannot read the request: %v", err)
 		}
 		if r.V != requestVersion {
-			return Refused("the job is run by a prodigy with version %d of requests, not %d", requestVersion, r.V)
+			return Refused("the job's prodigy uses request version %d, not %d", requestVersion, r.V)
 		}
 		r.By = cleanName(r.By)
 		return do(r)
@@ -198,7 +198,7 @@ func (s *Server) Close() error {
 }
 
 // ErrNobody is wrapped by the error of Ask when nobody listens.
-var ErrNobody = errors.New("nobody answers there")
+var ErrNobody = errors.New("no process is listening")
 
 // Ask sends a request to who listens at path and returns the answer.
 func Ask(path string, r Request) (a Answer, err error) {

@@ -146,7 +146,7 @@ func MakeResults(place jobs.Job, s *Fold) error {
 		return nil
 	}
 	if _, err := RemakeResults(place, s, ignore); err != nil {
-		return fmt.Errorf("make the results: %w", err)
+		return fmt.Errorf("create the results: %w", err)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func CheckResults(place jobs.Job) error {
 		return fmt.Errorf("%s is damaged", filepath.Base(place.ResultsMetaFile()))
 	}
 	if !ResultsFresh(place, m.Seq) {
-		return errors.New("the file is missing or was changed")
+		return errors.New("the file is missing or was modified")
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func dropResultsAhead(place jobs.Job, outcome int64) error {
 		return nil
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("remove what tells of results that the log has lost: %w", err)
+		return fmt.Errorf("remove results that are no longer in the log: %w", err)
 	}
 	return jobs.SyncDir(filepath.Dir(path))
 }
@@ -257,7 +257,7 @@ func RemakeResults(place jobs.Job, s *Fold, see func(events.Record) error) (rows
 		}
 	}
 	if settled := s.Status.Settled(); m.Rows != settled {
-		return nil, Unusable(place, fmt.Errorf("%s: the log has the outcomes of %d items, where %d were counted; it is damaged",
+		return nil, Unusable(place, fmt.Errorf("%s is damaged: the log has outcomes of %d items, expected %d",
 			place.EventsDir(), m.Rows, settled))
 	}
 	partial := path + ".partial"
@@ -344,7 +344,7 @@ func (w *rowWriter) record(e events.Event) error {
 			found, ok := w.unmerged[index]
 			if !ok {
 				return Unusable(w.place,
-					fmt.Errorf("the log has a merge of item %d, and no attempt at it before", index))
+					fmt.Errorf("the log has a merge of item %d without an attempt", index))
 			}
 			delete(w.unmerged, index)
 			found.Commit = e.Commits[i]
@@ -436,7 +436,7 @@ func Output(place jobs.Job, o events.ItemOutput) (string, error) {
 		return "", Unusable(place, err)
 	}
 	if found := jobs.ChecksumOf(data); o.OutputCRC != "" && found != o.OutputCRC {
-		return "", Unusable(place, fmt.Errorf("%s: the checksum is %q, but its %d bytes have %q (to recover data: prodigy fsck %s)",
+		return "", Unusable(place, fmt.Errorf("%s: checksum is %q, but its %d bytes have %q (to recover data: prodigy fsck %s)",
 			path, o.OutputCRC, len(data), found, place.ID))
 	}
 	return string(data), nil
@@ -475,7 +475,7 @@ func WriteResults(place jobs.Job, w io.Writer) (err error) {
 	}
 	scratch, err := os.CreateTemp("", "prodigy-results-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("make the results: %w", err)
+		return fmt.Errorf("create the results: %w", err)
 	}
 	defer func() { err = errors.Join(err, scratch.Close(), os.Remove(scratch.Name())) }()
 	rows, err := writeRows(place, known, scratch, ignore)

@@ -25,7 +25,7 @@ func FromEnv() (Home, error) {
 	}
 	user, err := os.UserHomeDir()
 	if err != nil {
-		return Home{}, fmt.Errorf("no place for the files of jobs (set PRODIGY_HOME): %w", err)
+		return Home{}, fmt.Errorf("cannot find a directory for jobs; set PRODIGY_HOME: %w", err)
 	}
 	return Home{Root: filepath.Join(user, ".prodigy")}, nil
 }
@@ -139,7 +139,7 @@ func (h Home) FingerprintKey() ([]byte, error) {
 		}
 	}
 	if err = errors.Join(err, os.Remove(made.Name())); err != nil {
-		return nil, fmt.Errorf("make the key of fingerprints: %w", err)
+		return nil, fmt.Errorf("create the fingerprint key: %w", err)
 	}
 	return os.ReadFile(path)
 }

@@ -15,7 +15,7 @@ var (
 	// ErrNotFound means that no job has that name, or for "latest" that there are no jobs.
 	ErrNotFound = errors.New("no such job")
 	// ErrAmbiguous means that a part of an id fits several jobs.
-	ErrAmbiguous = errors.New("more than one job fits")
+	ErrAmbiguous = errors.New("more than one job matches")
 	// ErrLocked is wrapped by every *LockedError.
 	ErrLocked = errors.New("another process is running this job")
 )

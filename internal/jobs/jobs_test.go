@@ -353,14 +353,14 @@ func TestAJobFileThatNoJobWroteIsRefused(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		old(`,"max_parallel":1`):        "",
-		"{}":                            `it is of job ""`,
+		"{}":                            `it belongs to job ""`,
 		"":                              "EOF",
-		old(``):                         "max_parallel is 0",
-		old(`,"max_parallel":-1`):       "max_parallel is -1",
+		old(``):                         "invalid max_parallel 0",
+		old(`,"max_parallel":-1`):       "invalid max_parallel -1",
 		old(`,"max_parallel":1,"x":1`):  `unknown field "x"`,
-		old(`,"max_parallel":1`) + "{}": "something follows the object",
-		old(`,"max_parallel":1,"max_delay_ms":-1`):        "max_delay_ms is -1",
-		old(`,"max_parallel":1,"workflow_sha256":["00"]`): "the checksum is missing",
+		old(`,"max_parallel":1`) + "{}": "trailing data after the object",
+		old(`,"max_parallel":1,"max_delay_ms":-1`):        "invalid max_delay_ms -1",
+		old(`,"max_parallel":1,"workflow_sha256":["00"]`): "no checksum",
 	} {
 		if err := os.WriteFile(job.MetaFile(), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

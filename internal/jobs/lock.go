@@ -26,9 +26,9 @@ type LockedError struct {
 // Error names the process if it is known.
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
-		return fmt.Sprintf("job %s is being run by another process", e.JobID)
+		return fmt.Sprintf("job %s is running in another process", e.JobID)
 	}
-	return fmt.Sprintf("job %s is being run by process %d", e.JobID, e.PID)
+	return fmt.Sprintf("job %s is running in process %d", e.JobID, e.PID)
 }
 
 // Unwrap returns ErrLocked.

@@ -31,7 +31,7 @@ func TestALockedJobIsRefusedWithTheProcessThatHasIt(t *testing.T) {
 	if !errors.As(err, &locked) || !errors.Is(err, ErrLocked) || locked.PID != os.Getpid() || locked.JobID != job.ID {
 		t.Fatalf("got %v, want a LockedError with process %d", err, os.Getpid())
 	}
-	if want := "job " + job.ID + " is being run by process " + strconv.Itoa(os.Getpid()); err.Error() != want {
+	if want := "job " + job.ID + " is running in process " + strconv.Itoa(os.Getpid()); err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 	if err := lock.Unlock(); err != nil {

@@ -152,7 +152,7 @@ func decodeMeta(data []byte) (m Meta, err error) {
 		return m, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return m, errors.New("something follows the object")
+		return m, errors.New("trailing data after the object")
 	}
 	if !sealed && len(m.Digests) > 0 {
 		return m, ErrNoSeal
@@ -174,15 +174,15 @@ func (m *Meta) paths() map[string]*string {
 func (m Meta) check(id string) error {
 	switch {
 	case m.JobID != id:
-		return fmt.Errorf("it is of job %q", m.JobID)
+		return fmt.Errorf("it belongs to job %q", m.JobID)
 	case m.Mode != "mapreduce" && m.Mode != "standard":
-		return fmt.Errorf("mode is %q, which there is not", m.Mode)
+		return fmt.Errorf("unknown mode %q", m.Mode)
 	case m.Started.IsZero():
-		return errors.New("started is missing")
+		return errors.New("started is required")
 	case m.MaxParallel < 1:
-		return fmt.Errorf("max_parallel is %d, which no job has", m.MaxParallel)
+		return fmt.Errorf("invalid max_parallel %d", m.MaxParallel)
 	case m.MaxDelayMS < 0 || m.MaxDelayMS > maxDelayMS:
-		return fmt.Errorf("max_delay_ms is %d, which no job has", m.MaxDelayMS)
+		return fmt.Errorf("invalid max_delay_ms %d", m.MaxDelayMS)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (j Job) ReadWorkflow(m Meta) ([]byte, error) {
 	if digest := Digest(source); len(m.Digests) > 0 && !slices.Contains(m.Digests, digest) {
 		return nil, &DamagedError{
 			Path: j.WorkflowFile(),
-			Err:  fmt.Errorf("its SHA-256 is %.12s, and %.12s is recorded; to change the workflow of a job, use resume --workflow", digest, m.Digests[0]),
+			Err:  fmt.Errorf("its SHA-256 is %.12s, recorded was %.12s; to change a job's workflow, use resume --workflow", digest, m.Digests[0]),
 		}
 	}
 	for i, digest := range m.Former {
@@ -216,7 +216,7 @@ func (j Job) ReadWorkflow(m Meta) ([]byte, error) {
 			continue // a resume was killed before it copied the workflow
 		}
 		if found := Digest(former); err == nil && digest != "" && found != digest {
-			err = fmt.Errorf("its SHA-256 is %.12s, and %.12s is recorded", found, digest)
+			err = fmt.Errorf("its SHA-256 is %.12s, recorded was %.12s", found, digest)
 		}
 		if err != nil {
 			return nil, &DamagedError{Path: path, Err: err}

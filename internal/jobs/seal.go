@@ -33,7 +33,7 @@ const (
 )
 
 // ErrNoSeal is the error of a line without a checksum in a place where it must have one.
-var ErrNoSeal = errors.New("the checksum is missing")
+var ErrNoSeal = errors.New("no checksum")
 
 // SealError is the error of a sealed object whose bytes are not those that were sealed.
 type SealError struct {
@@ -42,7 +42,7 @@ type SealError struct {
 }
 
 func (e *SealError) Error() string {
-	return fmt.Sprintf("the checksum is %q, but the bytes give %q", e.Stored, e.Computed)
+	return fmt.Sprintf("checksum is %q, computed %q", e.Stored, e.Computed)
 }
 
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })

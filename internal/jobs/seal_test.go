@@ -91,8 +91,8 @@ func TestLinesAfterASealedOneMustBeSealed(t *testing.T) {
 		{old, ""},
 		{old, ""},
 		{sound, ""},
-		{old, "the checksum is missing"},
-		{wrong, `the checksum is "` + string(wrong[len(wrong)-10:len(wrong)-2]) + `", but the bytes give "` + sumText(`{"seq":3`) + `"`},
+		{old, "no checksum"},
+		{wrong, `checksum is "` + string(wrong[len(wrong)-10:len(wrong)-2]) + `", computed "` + sumText(`{"seq":3`) + `"`},
 		{sound, ""},
 	} {
 		err := lines.Check(step.line)

@@ -309,7 +309,7 @@ func (l *Adaptive) measure(e CallEnd, now time.Time) (reason string) {
 		allowance := max(e.Took, time.Second/growth, step)
 		if spent := later(m.Grown, now.Add(-allowance)).Add(step); !spent.After(now) {
 			m.Grown, m.Limit = spent, min(m.Limit+1, float64(l.config.Max))
-			reason = "calls take no longer than with fewer at once"
+			reason = "calls take no longer than with less concurrency"
 		}
 	}
 	if m.Ends < max(enoughEnds, m.Window) {
@@ -336,9 +336,9 @@ func (l *Adaptive) measure(e CallEnd, now time.Time) (reason string) {
 	next := m.Limit*gradient + headroom
 	m.Limit = min(max(m.Limit+(next-m.Limit)*smoothing, float64(l.config.Min)), float64(l.config.Max))
 	if gradient < 1 {
-		return fmt.Sprintf("calls took %s, and %s with fewer at once", rough(mean), rough(m.Usual))
+		return fmt.Sprintf("calls took %s, compared to %s with less concurrency", rough(mean), rough(m.Usual))
 	}
-	return "calls take no longer than with fewer at once"
+	return "calls take no longer than with less concurrency"
 }
 
 func (l *Adaptive) resetWindow() {
@@ -396,11 +396,11 @@ func (l *Adaptive) refused(e CallEnd, now time.Time) (reason string) {
 	m.Next = now.Add(time.Duration(breather / took * float64(time.Second)))
 	switch {
 	case guess > 0:
-		return fmt.Sprintf("the service has refused a call: %.3g in a second are tried, and then more", took)
+		return fmt.Sprintf("the service refused a call: trying %.3g per second, then more", took)
 	case sure > 0:
-		return fmt.Sprintf("the service has again refused a call when it had taken about %.3g in a second", took)
+		return fmt.Sprintf("the service refused a call again, at about %.3g per second", took)
 	}
-	return fmt.Sprintf("the service has refused a call, and takes about %.3g in a second", took)
+	return fmt.Sprintf("the service refused a call; it accepts about %.3g per second", took)
 }
 
 // pace returns how many in a second the newest of times are: as many as run at once, so that those are
@@ -437,7 +437,7 @@ func (l *Adaptive) tell(reason string, now time.Time) *Change {
 	small := float64(limit) < 1.25*float64(m.ToldOf) && float64(limit) > 0.8*float64(m.ToldOf) &&
 		rate >= 0.8*m.ToldRate && (rate == 0) == (m.ToldRate == 0)
 	if m.ToldRate > 0 && m.Guess == 0 && (rate == 0 || rate > 1.25*m.ToldRate) && now.Sub(m.Refused) > firstPause {
-		small, reason = false, "the service has refused no call for "+rough(now.Sub(m.Refused).Round(time.Second).Seconds())
+		small, reason = false, "the service refused no call for "+rough(now.Sub(m.Refused).Round(time.Second).Seconds())
 	}
 	if since := now.Sub(m.Told); reason == "" || small || since >= 0 &&
 		since < min(changePause, time.Duration(m.Tellings)*firstPause) {

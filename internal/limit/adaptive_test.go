@@ -160,7 +160,7 @@ func TestALimitThatRisesIsTold(t *testing.T) {
 	s := &service{rate: 50, burst: 10, base: 50 * time.Millisecond, quick: 40, at: 20 * time.Second, factor: 10}
 	r := simulate(NewAdaptive(AdaptiveConfig{Min: 2, Max: 64}), s, 10000, 1)
 	for _, c := range r.changes {
-		if c.Rate > 100 && strings.HasPrefix(c.Reason, "the service has refused no call for ") {
+		if c.Rate > 100 && strings.HasPrefix(c.Reason, "the service refused no call for ") {
 			return
 		}
 	}

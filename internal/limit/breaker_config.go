@@ -8,18 +8,17 @@ import (
 
 // BreakerConfig is a circuit_breaker block.
 type BreakerConfig struct {
-	FailureThreshold int           `yaml:"failure_threshold"`  // failures one after another that open it
-	SuccessThreshold int           `yaml:"success_threshold"`  // successful tests that close it again
-	Timeout          time.Duration `yaml:"timeout"`            // how long it stays open before it is tested
-	HalfOpenRequests int           `yaml:"half_open_requests"` // how many tests may run at once
+	FailureThreshold int           `yaml:"failure_threshold"`  // number of consecutive failures that open it
+	SuccessThreshold int           `yaml:"success_threshold"`  // number of successful probes that close it
+	Timeout          time.Duration `yaml:"timeout"`            // how long it stays open before probing
+	HalfOpenRequests int           `yaml:"half_open_requests"` // maximum number of concurrent probes
 
-	// what happens to items while it is open: `reject` makes them dead letters without running them, `wait` has
-	// them wait without a slot; default reject, with `per` wait
+	// what happens to items while it is open: `reject` dead-letters them without running them, with `wait` they
+	// wait without a slot; default reject, with `per` wait
 	OnOpen OnOpen `yaml:"on_open"`
 
-	// a text such as `${item.host}`: items for which it is the same have one breaker, each such group its own,
-	// and an open one holds back nothing else. Items for which it cannot be told have one together; default one
-	// breaker for all items
+	// string such as `${item.host}`: items with the same value share a circuit breaker, which affects no other
+	// items. Items without a value share one; default one breaker for all items
 	Per string `yaml:"per"`
 }
 

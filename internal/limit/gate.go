@@ -20,18 +20,18 @@ const (
 
 // QuotaPolicy is the block quota of an error_policy.
 type QuotaPolicy struct {
-	OnQuota OnQuota `yaml:"on_quota"` // what a used-up limit does; default pause
+	OnQuota OnQuota `yaml:"on_quota"` // what happens when a limit is reached; default pause
 
-	// the job stops, and can be resumed, when the limit resets later than that; default 6h
+	// maximum pause: if the limit resets later, the job stops and can be resumed; default 6h
 	MaxPause *time.Duration `yaml:"max_pause"`
 
-	Margin *time.Duration `yaml:"margin"` // how long after the reset the first agent runs; default 10s
+	Margin *time.Duration `yaml:"margin"` // delay after the reset before the first agent runs; default 10s
 
-	// from which share of a limit on agents wait for its reset, before it is reached, where the CLI says how
-	// far it is; above 0, at most 1; default off
+	// used fraction of a limit at which agents already wait for its reset, if the CLI reports it; more than 0,
+	// at most 1; default off
 	PauseAt *float64 `yaml:"pause_at"`
 
-	// up to how much later, at random, since others may use the same plan; default 30s
+	// maximum random extra delay, since others may use the same plan; default 30s
 	Jitter *time.Duration `yaml:"jitter"`
 }
 
@@ -45,7 +45,7 @@ func (p QuotaPolicy) Check() []check.Finding {
 		found.Require(d == nil || *d >= 0, name, "%s must not be negative", name)
 	}
 	share := p.PauseAt
-	found.Require(share == nil || *share > 0 && *share <= 1, "pause_at", "pause_at must be above 0, and at most 1")
+	found.Require(share == nil || *share > 0 && *share <= 1, "pause_at", "pause_at must be more than 0 and at most 1")
 	return found
 }
 

@@ -9,14 +9,13 @@ import (
 
 // Guards are what the machine must have left for something to start. The zero Guards is nothing.
 type Guards struct {
-	// nothing starts while the load of the last minute is more than so much for each CPU, such as 0.9
+	// maximum load per CPU, averaged over a minute, such as 0.9
 	Load float64 `yaml:"load" above:"0"`
 
-	// nothing starts while less memory is available, such as `10%` or `2GB`; in a container that of its limit
+	// minimum available memory, such as `10%` or `2GB`; in a container, of its limit
 	MinFreeMemory *Amount `yaml:"min_free_memory"`
 
-	// nothing starts while the disk of the working directory, or that of the job's log, has less room, such as
-	// `5GB` or `5%`
+	// minimum free space on the disks of the working directory and of the job's log, such as `5GB` or `5%`
 	MinFreeDisk *Amount `yaml:"min_free_disk"`
 }
 
@@ -88,17 +87,17 @@ func (g Guards) Closed(m Machine, was bool) string {
 		more += eased
 	}
 	if each := m.Load / float64(max(m.CPUs, 1)); g.Load > 0 && each*more > g.Load {
-		return fmt.Sprintf("the load is %.2f for each CPU, and load is %g", each, g.Load)
+		return fmt.Sprintf("the load per CPU is %.2f, the limit is %g", each, g.Load)
 	}
 	short := func(want *Amount, free, total uint64) bool {
 		return want != nil && total > 0 && float64(free) < more*float64(want.of(total))
 	}
 	switch {
 	case short(g.MinFreeMemory, m.MemoryFree, m.MemoryTotal):
-		return fmt.Sprintf("%s of memory are available, and min_free_memory is %s", bytesText(m.MemoryFree),
+		return fmt.Sprintf("available memory is %s, min_free_memory is %s", bytesText(m.MemoryFree),
 			bytesText(g.MinFreeMemory.of(m.MemoryTotal)))
 	case short(g.MinFreeDisk, m.DiskFree, m.DiskTotal):
-		return fmt.Sprintf("%s of the disk are free, and min_free_disk is %s", bytesText(m.DiskFree),
+		return fmt.Sprintf("free disk space is %s, min_free_disk is %s", bytesText(m.DiskFree),
 			bytesText(g.MinFreeDisk.of(m.DiskTotal)))
 	}
 	return ""

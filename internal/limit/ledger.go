@@ -7,15 +7,16 @@ import (
 
 // Budget is what agents may use.
 type Budget struct {
-	// US dollars for all agents of the job; when they are spent, it stops, and can be resumed with more;
-	// default no limit
+	// maximum cost of all agents of the job in US dollars; when it is reached, the job stops, and can be
+	// resumed with more; default no limit
 	Job *USD `yaml:"job"`
 
-	// US dollars for all agents of one item, over all its attempts; with more, it fails as `budget`; default no
-	// limit
+	// maximum cost of all agents of an item in US dollars, over all attempts; beyond it, the item fails with
+	// type `budget`; default no limit
 	Item *USD `yaml:"item"`
 
-	Tokens *Count `yaml:"tokens"` // tokens for all agents of the job, cached ones included; default no limit
+	// maximum number of tokens of all agents of the job, including cached ones; default no limit
+	Tokens *Count `yaml:"tokens"`
 }
 
 // Ask is an agent that wants to start.
@@ -46,9 +47,9 @@ type JobSpent struct {
 func (e *JobSpent) Error() string {
 	switch {
 	case e.Assumed > 0:
-		return fmt.Sprintf("%s; the cost of some agents is unknown, and %s is assumed for them", e.Text(), e.Assumed)
+		return fmt.Sprintf("%s; some agents have unknown cost, %s is assumed for each", e.Text(), e.Assumed)
 	case e.Spent >= e.Limit && e.Tokens == 0:
-		return fmt.Sprintf("%s: agents have cost %s", e.Text(), e.Spent)
+		return fmt.Sprintf("%s: agents cost %s so far", e.Text(), e.Spent)
 	}
 	return e.Text()
 }
@@ -56,13 +57,13 @@ func (e *JobSpent) Error() string {
 // Text says it without what is not known of all agents: what they have cost.
 func (e JobSpent) Text() string {
 	if e.Tokens > 0 {
-		return fmt.Sprintf("the budget of %s tokens is spent: agents have used %s", e.Tokens, e.Used)
+		return fmt.Sprintf("the budget of %s tokens is used up: agents used %s", e.Tokens, e.Used)
 	}
 	if left := e.Limit - e.Spent; left > 0 && e.Next > 0 {
-		return fmt.Sprintf("the budget of %s does not allow one more agent: %s are spent, and an agent may cost %s",
+		return fmt.Sprintf("the budget of %s does not allow another agent: %s spent, and an agent may cost %s",
 			e.Limit, e.Spent, e.Next)
 	}
-	return fmt.Sprintf("the budget of %s is spent", e.Limit)
+	return fmt.Sprintf("the budget of %s is used up", e.Limit)
 }
 
 // ItemSpent says that an item, or one of its steps, may cost no more.
@@ -73,7 +74,7 @@ type ItemSpent struct {
 
 // Error says it for people.
 func (e *ItemSpent) Error() string {
-	return fmt.Sprintf("%s is %s, and %s are spent", e.What, e.Limit, e.Spent)
+	return fmt.Sprintf("%s is %s, and %s is already spent", e.What, e.Limit, e.Spent)
 }
 
 // Ledger holds the agents of a job to its budget. It reserves for each of them what it may cost, so that all

@@ -127,14 +127,14 @@ func TestGuardsCloseBelowTheirLimitAndOpenWithSomeMore(t *testing.T) {
 	}{
 		"no guard":                   {m: Machine{Load: 99}},
 		"load below":                 {guards: Guards{Load: 0.9}, m: Machine{Load: 3.5, CPUs: 4}},
-		"load above":                 {guards: Guards{Load: 0.9}, m: Machine{Load: 4, CPUs: 4}, want: "the load is 1.00 for each CPU"},
-		"load that fell a little":    {guards: Guards{Load: 0.9}, m: Machine{Load: 3.5, CPUs: 4}, was: true, want: "the load is"},
+		"load above":                 {guards: Guards{Load: 0.9}, m: Machine{Load: 4, CPUs: 4}, want: "the load per CPU is 1.00"},
+		"load that fell a little":    {guards: Guards{Load: 0.9}, m: Machine{Load: 3.5, CPUs: 4}, was: true, want: "the load per CPU is"},
 		"load that fell":             {guards: Guards{Load: 0.9}, m: Machine{Load: 3, CPUs: 4}, was: true},
-		"share of memory":            {guards: Guards{MinFreeMemory: amount("10%")}, m: Machine{MemoryFree: 5e9, MemoryTotal: 64e9}, want: "5.0 GB of memory are available, and min_free_memory is 6.4 GB"},
+		"share of memory":            {guards: Guards{MinFreeMemory: amount("10%")}, m: Machine{MemoryFree: 5e9, MemoryTotal: 64e9}, want: "available memory is 5.0 GB, min_free_memory is 6.4 GB"},
 		"enough memory":              {guards: Guards{MinFreeMemory: amount("10%")}, m: Machine{MemoryFree: 7e9, MemoryTotal: 64e9}},
 		"memory that is not known":   {guards: Guards{MinFreeMemory: amount("10%")}},
-		"disk":                       {guards: Guards{MinFreeDisk: amount("5GB")}, m: Machine{DiskFree: 4e9, DiskTotal: 9e9}, want: "4.0 GB of the disk are free, and min_free_disk is 5.0 GB"},
-		"disk with just some more":   {guards: Guards{MinFreeDisk: amount("5GB")}, m: Machine{DiskFree: 51e8, DiskTotal: 9e9}, was: true, want: "of the disk"},
+		"disk":                       {guards: Guards{MinFreeDisk: amount("5GB")}, m: Machine{DiskFree: 4e9, DiskTotal: 9e9}, want: "free disk space is 4.0 GB, min_free_disk is 5.0 GB"},
+		"disk with just some more":   {guards: Guards{MinFreeDisk: amount("5GB")}, m: Machine{DiskFree: 51e8, DiskTotal: 9e9}, was: true, want: "free disk space"},
 		"disk that has been emptied": {guards: Guards{MinFreeDisk: amount("5GB")}, m: Machine{DiskFree: 53e8, DiskTotal: 9e9}, was: true},
 	} {
 		if got := c.guards.Closed(c.m, c.was); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {

@@ -54,7 +54,7 @@ type SharedPoolSizeError struct {
 }
 
 func (e *SharedPoolSizeError) Error() string {
-	return fmt.Sprintf("pool %s is in use with %d slots, not %d: all jobs that share a pool must give it the same number", e.Name, e.Slots, e.Wanted)
+	return fmt.Sprintf("pool %s is in use with %d slots, not %d: all jobs of a pool must use the same number of slots", e.Name, e.Slots, e.Wanted)
 }
 
 // ParseSharedPool reads NAME:SLOTS.

@@ -15,14 +15,13 @@ import (
 
 // StragglerConfig is a straggler block.
 type StragglerConfig struct {
-	// how long an attempt may take before it is a straggler: a multiple of a percentile of the attempts that
-	// have succeeded so far, such as `3×p95` (also `3xp95`, `3*p95`; p50 to p99), at least 1s, or a time such
-	// as `10m`. There is no percentile before 20 attempts have succeeded (above p95: before one of them can lie
-	// above it; p99: 100); required
+	// duration after which an attempt is a straggler: a multiple of a percentile of successful attempts so far,
+	// such as `3×p95` (also `3xp95`, `3*p95`; p50 to p99), at least 1s, or a duration such as `10m`. A
+	// percentile requires 20 successful attempts (up to 100 for p99); required
 	After StragglerAfter `yaml:"after" required:"true"`
 
-	// whether a straggler is stopped, which is a timeout like any: its item is tried again if there are
-	// retries. Without it stragglers are only told; default false
+	// whether stragglers are stopped, which counts as a timeout: the item is retried if it has retries.
+	// Otherwise they are only reported; default false
 	Stop bool `yaml:"stop"`
 }
 
@@ -40,7 +39,7 @@ const (
 
 // ReadText reads a multiple of a percentile, such as 3×p95, or a time.
 func (a *StragglerAfter) ReadText(text string) (err error) {
-	const forms = "a multiple of a percentile as in 3×p95, or a time as in 10m"
+	const forms = "a multiple of a percentile such as 3×p95, or a duration such as 10m"
 	switch d, wrong := duration.Parse(text); {
 	case text == "":
 		return check.Want(forms)

@@ -38,7 +38,7 @@ func (w *Windows) Reason() string {
 	if !w.outside {
 		return ""
 	}
-	return w.text() + ", the next starts at " + w.until.Local().Format(time.DateTime)
+	return w.text() + ", until " + w.until.Local().Format(time.DateTime)
 }
 
 func (w *Windows) text() string { return "outside the windows (" + w.windows.String() + ")" }

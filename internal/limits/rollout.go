@@ -111,7 +111,7 @@ func (r *Stages) Tell() events.Event {
 		rate := strconv.FormatFloat(s.Rate, 'g', -1, 64)
 		return events.RolloutHeld{
 			Stage: r.Stage, Name: s.Name, Successful: r.Good, Failed: r.Bad,
-			Reason: fmt.Sprintf("%s: %d of %d items did not succeed, and success_rate %s allows %d of %d",
+			Reason: fmt.Sprintf("%s: %d of %d items did not succeed, success_rate %s allows %d of %d",
 				s.Name, r.Bad, r.Good+r.Bad, rate, may, items),
 		}
 	}

@@ -188,7 +188,7 @@ func (h *host) nearLimit(a *agent.Attempt, st start, use ai.LimitUse, p *limit.Q
 		g.steps[st.ask.Model] = true
 	}
 	e := h.pause(a, k, st, *closed, use.Scope,
-		fmt.Sprintf("%.0f%% of the limit are used, and pause_at is %g", 100*use.Share, *p.PauseAt), now)
+		fmt.Sprintf("%.0f%% of the limit is used, pause_at is %g", 100*use.Share, *p.PauseAt), now)
 	s.stop = h.tooLong(e, *closed, p, now)
 }
 
@@ -215,7 +215,7 @@ func (h *host) pause(a *agent.Attempt, k gateKey, st start, c limit.GateClosing,
 
 // pausedText says that agents wait, for people.
 func pausedText(e events.QuotaPaused, now time.Time) string {
-	return "paused: " + e.Words(now) + ", no attempt is charged: " + e.Error + "; Ctrl-C stops, prodigy resume continues"
+	return "paused: " + e.Words(now) + ", not counted as an attempt: " + e.Error + "; Ctrl-C stops, prodigy resume continues"
 }
 
 // tooLong returns the error with which the job stops instead of waiting.

@@ -43,7 +43,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		if c.InputMayCome && items.IsMissing(w.Map, env) {
 			for _, p := range found {
 				warnings = append(warnings, w.ProblemAt(workflow.Pos{Line: p.Line, Col: p.Col},
-					p.Message+": the run fails unless something creates it first"))
+					p.Message+": the run fails unless it is created first"))
 			}
 		} else {
 			problems = append(problems, found...)

@@ -31,7 +31,7 @@ func (j *owner) ask(r job.Request) job.Answer {
 	select {
 	case j.controls <- call:
 	case <-j.closing:
-		return job.Refused("the job is ending: the request was ignored")
+		return job.Refused("the job is ending: request ignored")
 	case <-busy.C:
 		return job.Refused("the job is between two phases: try again")
 	}
@@ -165,7 +165,7 @@ func (p *pool) scale(r job.Request) job.Answer {
 	if r.Change != 0 {
 		n = max(was+r.Change, 1)
 	}
-	most, why := maxFleetSlots, "a fleet can have"
+	most, why := maxFleetSlots, "a fleet supports"
 	if j.fleet == nil {
 		c := process.CapacityNow()
 		most, why = c.Most, c.Limit+" allows"
@@ -248,7 +248,7 @@ func (j *owner) skippable(items []job.Item, runs bool) (wanted []job.Item, refus
 		case err != nil || recorded.ID != it.ID:
 			return nil, fmt.Sprintf("the job has no item %s at index %d", it.ID, it.Index)
 		case j.Fold.Dead(it.Index) && (flies || waits):
-			kept = append(kept, it.ID+" is a dead letter that is run again, and stays one")
+			kept = append(kept, it.ID+" is a dead letter being retried, and remains one")
 		case j.Fold.Status.At(it.Index) != errorpolicy.Pending:
 			kept = append(kept, it.ID+" already has an outcome")
 		case merging && runs:
@@ -383,7 +383,7 @@ func (p *pool) withHolds(text string) string {
 		text += "; the job is paused"
 	}
 	if reason := cmp.Or(p.gates.windows.Reason(), p.gates.guards.Reason()); reason != "" {
-		text += "; nothing starts meanwhile: " + reason
+		text += "; not starting items: " + reason
 	}
 	return text
 }

@@ -305,9 +305,9 @@ func TestAnAnswerSaysWhatHoldsStartsBack(t *testing.T) {
 		source = strings.Replace(source, "max_parallel: 1", "concurrency: {max: 4, adapt: true}", 1)
 		steered(t, config(t, fake(func(c call) answer { return answer{code: 1} })), source, func(ask func(job.Request) job.Answer) {
 			time.Sleep(90 * time.Minute)
-			done(t, ask(job.Request{Do: job.RetryNow}), "due now: 2 retries; nothing starts meanwhile: outside the windows (00:00-01:00 UTC), the next starts at")
+			done(t, ask(job.Request{Do: job.RetryNow}), "due now: 2 retries; not starting items: outside the windows (00:00-01:00 UTC), until")
 			done(t, ask(job.Request{Do: job.Pause}), "paused")
-			done(t, ask(job.Request{Do: job.Continue}), "continued; nothing starts meanwhile: outside")
+			done(t, ask(job.Request{Do: job.Continue}), "continued; not starting items: outside")
 			done(t, ask(job.Request{Do: job.Scale, Slots: 9}), "no more than 4 can be used now")
 			done(t, ask(job.Request{Do: job.Drain}), "")
 		})

@@ -16,15 +16,15 @@ type OnFleetError struct {
 }
 
 func (e *OnFleetError) Error() string {
-	there, fleet := "with the --fleet or --credentials of before", "a fleet"
+	there, fleet := "use the same --fleet or --credentials", "a fleet"
 	if e.Broker != "" {
-		there, fleet = fmt.Sprintf("with --fleet %s (or the --credentials of before)", e.Broker),
+		there, fleet = fmt.Sprintf("use --fleet %s (or the same --credentials)", e.Broker),
 			"the fleet of "+e.Broker
 	}
 	if e.Attempts > 0 {
-		return fmt.Sprintf("job %s runs on %s, whose workers may still run items of it (%d): %s it goes on there; with --fleet none it goes on here, and those may run twice", e.JobID, fleet, e.Attempts, there)
+		return fmt.Sprintf("job %s runs on %s, whose workers may still be running %d of its items: %s to resume it there, or --fleet none to resume it here, where those items may run twice", e.JobID, fleet, e.Attempts, there)
 	}
-	return fmt.Sprintf("job %s ran on %s: %s it goes on there; with --fleet none the rest runs here", e.JobID, fleet, there)
+	return fmt.Sprintf("job %s ran on %s: %s to resume it there, or --fleet none to run the rest here", e.JobID, fleet, there)
 }
 
 // ceiling is how many slots of a fleet a job uses at most that is elastic; 0 means all.

@@ -529,7 +529,7 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 		said   []string // by notices
 	}{
 		"it grows and shrinks": {slots: twice, starts: []int{2, 2, 2 + 3, 2 + 3, 2, 1}, told: []string{
-			"1 worker takes part: 2 slots", "2 workers take part: 5 slots instead of 2", "1 worker takes part: 1 slot instead of 5",
+			"1 worker available: 2 slots", "2 workers available: 5 slots instead of 2", "1 worker available: 1 slot instead of 5",
 		}},
 		"no worker, then one": {
 			slots: func(set func(int, int)) {
@@ -538,7 +538,7 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 				time.Sleep(750 * time.Millisecond)
 				set(0, 0)
 			},
-			told: []string{"1 worker takes part: 4 slots", "0 workers take part: 0 slots instead of 4"}, starts: []int{1, 1, 4, 1, 1},
+			told: []string{"1 worker available: 4 slots", "0 workers available: 0 slots instead of 4"}, starts: []int{1, 1, 4, 1, 1},
 		},
 		"many come at a time": {
 			slots: func(set func(int, int)) {
@@ -546,24 +546,24 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 					set(n+1, n+1)
 					time.Sleep(20 * time.Millisecond)
 				}
-			}, starts: []int{8, 8}, told: []string{"8 workers take part: 8 slots"},
+			}, starts: []int{8, 8}, told: []string{"8 workers available: 8 slots"},
 		},
-		"max_parallel":   {keys: "  max_parallel: 3\n", slots: twice, starts: []int{3, 3, 3, 3}, said: []string{"1 worker takes part: 2 slots"}},
-		"--max-parallel": {flag: 4, slots: twice, starts: []int{4, 4, 4, 4}, said: []string{"1 worker takes part: 2 slots"}},
+		"max_parallel":   {keys: "  max_parallel: 3\n", slots: twice, starts: []int{3, 3, 3, 3}, said: []string{"1 worker available: 2 slots"}},
+		"--max-parallel": {flag: 4, slots: twice, starts: []int{4, 4, 4, 4}, said: []string{"1 worker available: 2 slots"}},
 		"ramp": {
 			keys: "  ramp: {steps: [1, 4], items: 2, success_rate: 0.5}\n", slots: func(set func(int, int)) { set(3, 8) },
-			starts: []int{1, 1, 4, 4}, told: []string{"3 workers take part: 4 slots"},
+			starts: []int{1, 1, 4, 4}, told: []string{"3 workers available: 4 slots"},
 		},
 		"concurrency": {
 			keys: "  concurrency: {min: 3, max: 3, adapt: true}\n", slots: func(set func(int, int)) { set(1, 2) },
-			starts: []int{2, 2, 2, 2}, told: []string{"1 worker takes part: 2 slots"},
+			starts: []int{2, 2, 2, 2}, told: []string{"1 worker available: 2 slots"},
 		},
 		"scaled below what there is": {
 			slots: twice, scale: []job.Request{{Slots: 1}, {Slots: 4}}, starts: []int{2, 2, 1 + 1 + 2},
-			told: []string{"1 worker takes part: 2 slots", "1 slot instead of 2, by alice", "4 slots instead of 1, by alice", "1 worker takes part: 2 slots instead of 4", "2 workers take part: 4 slots instead of 2"},
+			told: []string{"1 worker available: 2 slots", "1 slot instead of 2, by alice", "4 slots instead of 1, by alice", "1 worker available: 2 slots instead of 4", "2 workers available: 4 slots instead of 2"},
 		},
 		"scaled with max_parallel": {
-			keys: "  max_parallel: 2\n", slots: twice, scale: []job.Request{{Slots: 6}}, starts: []int{2, 2 + 4, 2 + 4}, told: []string{"6 slots instead of 2, by alice"}, said: []string{"1 worker takes part: 2 slots"},
+			keys: "  max_parallel: 2\n", slots: twice, scale: []job.Request{{Slots: 6}}, starts: []int{2, 2 + 4, 2 + 4}, told: []string{"6 slots instead of 2, by alice"}, said: []string{"1 worker available: 2 slots"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -574,7 +574,7 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 				k.MaxParallel = c.flag
 				var said []string
 				k.Notice = func(text string) {
-					if strings.Contains(text, "part: ") {
+					if strings.Contains(text, "available: ") {
 						said = append(said, text)
 					}
 				}

@@ -144,7 +144,7 @@ func TestNothingStartsWhileTheMachineHasTooLittle(t *testing.T) {
 		if !slices.Equal(at, []time.Duration{12 * time.Second, 32 * time.Second, 35 * time.Second}) {
 			t.Errorf("starts at %v", at)
 		}
-		if held, _ := told[events.StartsHeld](all); len(held) != 2 || !strings.Contains(held[0].Reason, "the load is 2.00") {
+		if held, _ := told[events.StartsHeld](all); len(held) != 2 || !strings.Contains(held[0].Reason, "the load per CPU is 2.00") {
 			t.Errorf("got %+v", held)
 		}
 	})

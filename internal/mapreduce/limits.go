@@ -36,7 +36,7 @@ func (j *owner) refuseUnproven() error {
 	held := j.Fold.Limits.Rollout.Held
 	switch {
 	case held == "" && j.config.Accept:
-		return job.Refusef("job %s has nothing to accept: leave out --accept",
+		return job.Refusef("job %s has nothing to accept: omit --accept",
 			j.place.ID)
 	case held == "" || j.config.Accept || j.config.Replacement != nil:
 		return nil

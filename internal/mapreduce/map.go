@@ -109,7 +109,7 @@ func (j *owner) runPool(ctx context.Context, s source, due, alone []dueItem) (Re
 		}
 	}
 	if n > 0 {
-		j.notice(fmt.Sprintf("items that were running each time the job crashed for no known reason, and so run alone, after all others: %d", n))
+		j.notice(fmt.Sprintf("items that were running whenever the job crashed for no known reason, and now run alone after all others: %d", n))
 	}
 	p.enqueueAll()
 	p.adopt()

@@ -180,7 +180,7 @@ func (j *owner) runLast(ctx context.Context) (Result, error) {
 		if m := j.Fold.Policy.Metrics(); !j.Fold.Reducing && !j.reduced() {
 			if unmet := j.workflow.ReduceWhen.Unmet(m.Successful, m.TotalItems); unmet != "" {
 				j.Record(events.PhaseSkipped{Phase: name, Reason: unmet})
-				return Result{State: jobs.Completed, Reason: name + " was not run: " + unmet, ReduceHeld: true}, nil
+				return Result{State: jobs.Completed, Reason: name + " did not run: " + unmet, ReduceHeld: true}, nil
 			}
 		}
 		result, err := j.mapResult()
@@ -239,9 +239,9 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 		return v, nil
 	}
 	if pending := j.Pending(); pending > 0 || !j.Fold.Selected {
-		v.State, v.Reason = jobs.Stopped, "items that never ran are still pending"
+		v.State, v.Reason = jobs.Stopped, "some items have not run yet"
 		if reduce {
-			v.Reason += ", so reduce did not run: resume runs them, and then reduce"
+			v.Reason += ", so reduce did not run; resume runs them, then reduce"
 		}
 		return v, nil
 	}
@@ -287,7 +287,7 @@ func (j *owner) runCanary(ctx context.Context, indexes []int) (v Result, stopped
 func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) error {
 	attached, err := j.attached(ctx)
 	if err != nil {
-		return fmt.Errorf("ask which attempts still run: %w", err)
+		return fmt.Errorf("find attempts that are still running: %w", err)
 	}
 	if err := j.dropInterrupted(attached); err != nil {
 		return err
@@ -480,7 +480,7 @@ func (j *owner) recordEnd(r Result, d delivered) {
 	case jobs.Stopped:
 		j.Record(events.JobPaused{Reason: r.Reason, Unproven: r.Unproven, AsAsked: r.AsAsked})
 	default:
-		panic("BUG: a run ended in no state: " + strconv.Quote(string(r.State)))
+		panic("BUG: a run ended in an unknown state: " + strconv.Quote(string(r.State)))
 	}
 }
 

@@ -188,7 +188,7 @@ func (j *owner) recordRejected(r gitspace.Rejected) {
 	now := time.Now()
 	resolve := r.Type == retry.TypeMergeConflict && len(j.workflow.Workspace.Resolve) > 0 && !m.Resolved
 	d := errorpolicy.Decision{
-		Action: errorpolicy.Retry, Reason: "the steps of workspace.resolve run",
+		Action: errorpolicy.Retry, Reason: "running the steps of workspace.resolve",
 		Retry: retry.Decision{State: m.Retry},
 	}
 	if !resolve {
@@ -208,7 +208,7 @@ func (j *owner) adopt(ctx context.Context, ids []string) (*gitspace.Work, error)
 		return nil, job.Refusef("only commits made in git workspaces can be merged, and this job has no workspaces")
 	}
 	if len(ids) != 1 {
-		return nil, job.Refusef("a commit belongs to one item: name one dead letter")
+		return nil, job.Refusef("a commit belongs to a single item: name one dead letter")
 	}
 	e, ok := j.Queue.Get(ids[0])
 	if _, waits := j.Fold.Merging[e.ItemIndex]; !ok || waits {

@@ -250,7 +250,7 @@ func (j *owner) open() (err error) {
 func (j *owner) endLeftovers() error {
 	n, err := process.EndLeftovers(context.Background(), j.place.RegisterFile(), j.config.Grace)
 	if n > 0 {
-		j.notice(fmt.Sprintf("ended commands of the previous run that were still running: %d", n))
+		j.notice(fmt.Sprintf("killed commands of the previous run that were still running: %d", n))
 	}
 	if removed := os.RemoveAll(j.place.TempDir()); removed != nil {
 		err = errors.Join(err, fmt.Errorf("remove private files: %w", removed))
@@ -265,7 +265,7 @@ func (j *owner) makeTemp() (err error) {
 		return err
 	}
 	if j.temp, err = os.MkdirTemp(j.place.TempDir(), "run-"); err != nil {
-		return fmt.Errorf("make the directory of private files: %w", err)
+		return fmt.Errorf("create the directory for private files: %w", err)
 	}
 	return nil
 }

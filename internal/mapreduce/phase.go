@@ -98,7 +98,7 @@ func (j *owner) mapResult() (*agent.MapResult, error) {
 	if namesAny(slices.Concat(stepsOf(j.workflow.Reduce), stepsOf(j.workflow.Merge)), "missing_file") {
 		missing = j.place.MissingFile()
 		if err := j.WriteMissing(missing); err != nil {
-			return nil, fmt.Errorf("list the items without a success: %w", err)
+			return nil, fmt.Errorf("list items without success: %w", err)
 		}
 	}
 	return &agent.MapResult{

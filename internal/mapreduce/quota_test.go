@@ -182,7 +182,7 @@ func TestAPauseSurvivesAKill(t *testing.T) {
 				if after := !resumed.Before(p.reset); after {
 					p.reset = resumed
 				} else if !slices.ContainsFunc(notices, func(s string) bool {
-					return strings.HasPrefix(s, "still paused: claude, five_hour limit, goes on at ") && strings.Contains(s, "(in 30m")
+					return strings.HasPrefix(s, "still paused: claude, five_hour limit, continues at ") && strings.Contains(s, "(in 30m")
 				}) {
 					t.Errorf("got %q, want how long is left", notices)
 				}

@@ -152,7 +152,7 @@ func (j *owner) changedSteps(phase string, now, before []workflow.Step) []workfl
 				before[len(now)].Label(len(now)))))
 	case p.Completed && len(now) > done:
 		problems = append(problems, j.workflow.ProblemAt(now[done].Pos,
-			"step "+now[done].Label(done)+" would never run: the job is done with "+phase))
+			"step "+now[done].Label(done)+" would never run, because the job has finished "+phase))
 	}
 	return problems
 }

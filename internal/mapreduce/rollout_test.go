@@ -68,7 +68,7 @@ func TestABadCanaryPausesTheJobUntilSomebodyAccepts(t *testing.T) {
 		source := rolled(20, "max_parallel: 4\ncanary: {items: 5, success_rate: 0.8}", "")
 		r := run(t, c, source)
 		starts, _ := told[events.AgentStarted](recordsOf(t, r.Job))
-		if r.State != jobs.Stopped || !r.Unproven || len(starts) != 5 || !strings.Contains(r.Reason, "canary: 2 of 5 items did not succeed, and success_rate 0.8 allows 1 of 5") {
+		if r.State != jobs.Stopped || !r.Unproven || len(starts) != 5 || !strings.Contains(r.Reason, "canary: 2 of 5 items did not succeed, success_rate 0.8 allows 1 of 5") {
 			t.Fatalf("got %s (%s) after %d starts, want stopped after 5", r.State, r.Reason, len(starts))
 		}
 		place := r.Job

@@ -28,9 +28,9 @@ func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *j
 	case wanted.Name == "" || wanted.Name == NoPool:
 		return nil, nil
 	case w.Map == nil:
-		return nil, job.Refusef("--pool is for items, and a standard workflow has none")
+		return nil, job.Refusef("--pool requires items, and a standard workflow has none")
 	case c.OnFleet:
-		return nil, job.Refusef("--pool is for the slots of this machine, and with --fleet the items run on others")
+		return nil, job.Refusef("--pool cannot be used with --fleet: it limits the slots of this machine")
 	}
 	p, err := limit.OpenSharedPool(ctx, c.Home.Root, wanted.Name, wanted.Slots)
 	if size, ok := errors.AsType[*limit.SharedPoolSizeError](err); ok {
@@ -100,7 +100,7 @@ func (p *pool) seek(now time.Time) {
 	p.job.agents.Go(func() error {
 		slow := time.AfterFunc(tellAfter, func() {
 			if !told {
-				p.job.notice(fmt.Sprintf("waiting for one of the %d slots of pool %s, held by other jobs",
+				p.job.notice(fmt.Sprintf("waiting for one of the %d slots of pool %s, in use by other jobs",
 					shared.Slots, shared.Name))
 			}
 		})

@@ -76,7 +76,7 @@ func (j *owner) quarantine() {
 		if !waits || !w.Due.IsZero() || c.Alone < j.config.MaxCrashes || !j.suspect(index) || index >= j.Store.Len() {
 			continue
 		}
-		j.setAside(index, w, fmt.Sprintf("prodigy died %d times while nothing but this item was running, and %d times while it was running beside others", c.Alone, c.Together))
+		j.setAside(index, w, fmt.Sprintf("prodigy crashed %d times while only this item was running, and %d times while other items were running too", c.Alone, c.Together))
 	}
 }
 
@@ -112,8 +112,8 @@ func (j *owner) condemn(index int) {
 	switch {
 	case !waits || !w.Due.IsZero():
 	case l.Alone >= lostAlone:
-		j.setAside(index, w, fmt.Sprintf("its worker was lost %d times, %d of them while it ran no other item that may kill workers", l.Alone+l.Together, l.Alone))
+		j.setAside(index, w, fmt.Sprintf("its worker was lost %d times, %d of them while running no other suspected item", l.Alone+l.Together, l.Alone))
 	case l.Cut >= lostCut:
-		j.setAside(index, w, fmt.Sprintf("its worker was well, and yet had to give it up for lack of contact, or had it no more, %d times", l.Cut))
+		j.setAside(index, w, fmt.Sprintf("its worker kept running, but lost contact or no longer had the item, %d times", l.Cut))
 	}
 }

@@ -170,7 +170,7 @@ func (j *owner) uncommitted(err error) string {
 	if _, err := os.Stat(file); err != nil {
 		return ""
 	}
-	return fmt.Sprintf("; it is in %s, but not in the commit %s, from which workspaces start: commit it and run the workflow again, or use its full path, %s",
+	return fmt.Sprintf("; it is in %s, but not in commit %s, from which workspaces start: commit it and run the workflow again, or use its full path, %s",
 		j.config.Dir, events.ShortCommit(j.Fold.Head), file)
 }
 
@@ -321,7 +321,7 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 		d.into = into
 	}
 	if err := j.space.Clean(ctx); err != nil {
-		j.notice("the workspaces could not be deleted: " + err.Error())
+		j.notice("could not delete the workspaces: " + err.Error())
 		return d, v
 	}
 	j.Record(events.WorktreeCleaned{Reason: "the job has completed"})

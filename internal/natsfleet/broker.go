@@ -73,10 +73,10 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 				err = s.ReloadOptions(config)
 			}
 			if err != nil {
-				o.Say("the configuration was not reloaded: " + err.Error())
+				o.Say("configuration not reloaded: " + err.Error())
 				continue
 			}
-			o.Say("the configuration was reloaded")
+			o.Say("configuration reloaded")
 		}
 	}
 }

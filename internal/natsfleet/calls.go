@@ -224,11 +224,11 @@ func (c *coordinator) answer(k *call, q fleet.Call) {
 type overError struct{ error }
 
 var (
-	errNotOut error = overError{errors.New("the attempt is not out any more")}
+	errNotOut error = overError{errors.New("the attempt is no longer running")}
 
 	// errNextRun is the error for a call about an attempt that this run has left to the next one: its worker is to ask
 	// that.
-	errNextRun = errors.New("the next run answers")
+	errNextRun = errors.New("the next run will answer")
 )
 
 // invoke calls the method of the host.
@@ -436,7 +436,7 @@ func (c *coordinator) shared(_ fleet.Call, _ *flight, name string) (any, error) 
 	var data []byte
 	c.turn(func(s *jobState) { data = s.shared.data[name] })
 	if data == nil {
-		return nil, overError{errors.New("another coordinator has the job, and attempts have other things in common")}
+		return nil, overError{errors.New("another coordinator took over the job")}
 	}
 	return json.RawMessage(data), nil
 }

@@ -122,7 +122,7 @@ func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) 
 	defer w.storing.Unlock()
 	stores := filepath.Join(w.o.Home, "repositories")
 	if err := gitspace.PruneStores(ctx, stores, mostStored, w.o.Environ, w.usesStore); err != nil {
-		w.o.Say("repositories that are kept: " + err.Error())
+		w.o.Say("cached repositories: " + err.Error())
 	}
 	dir := filepath.Join(w.o.Home, "jobs", j.key, newInstance())
 	s.Space, err = gitspace.OpenClone(ctx, gitspace.Config{
@@ -180,7 +180,7 @@ func (w *worker) tell(j *workerJob, slot int, e events.Event) {
 func (w *worker) setUp(ctx context.Context, _, dir, base string, slot int) (agent.Outcome, error) {
 	h, ok := ctx.Value(heldKey{}).(*heldAttempt)
 	if !ok || h.x.spec.Setup == nil {
-		return agent.Outcome{}, errors.New("there are no steps that make a workspace ready")
+		return agent.Outcome{}, errors.New("no steps to prepare a workspace")
 	}
 	a := *h.x.spec.Setup
 	a.ID, a.Dir, a.Base, a.Worker, a.Token = a.JobID+"/"+a.Phase+"/"+filepath.Base(dir), dir, base, slot, h.token
@@ -223,7 +223,7 @@ func (w *worker) bring(ctx context.Context, h *heldAttempt, s *jobSpace, a agent
 			return err
 		}
 	}
-	return errors.New("the coordinator does not send the requested commits")
+	return errors.New("the coordinator did not send the requested commits")
 }
 
 // prepares notes whether an attempt waits for what it begins at: a worker that is to end does not finish such a one.

@@ -57,7 +57,7 @@ var _ fleet.Backend = Backend{}
 var ErrNoBroker = errors.New("the broker cannot be reached")
 
 // errRefused is wrapped by the error of a broker that was reached, and that does not know who wants to use it.
-var errRefused = errors.New("the broker refuses the credentials")
+var errRefused = errors.New("the broker rejects the credentials")
 
 // brokerConn is a connection to the broker.
 type brokerConn struct {
@@ -151,7 +151,7 @@ func explain(a fleet.Address, err error) error {
 		hint = "unknown credentials: they belong to another fleet, were replaced or removed, or the broker has " +
 			"not reloaded its users.conf (kill -HUP)"
 	case errors.Is(err, nats.ErrSecureConnRequired):
-		hint = "it wants TLS: use --credentials, or tls:// and the certificates"
+		hint = "it requires TLS: use --credentials, or tls:// and the certificates"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		hint = "it has no TLS: is it the right broker? To run one with TLS: prodigy broker --dir"
 	case errors.As(err, &wrongCert):
@@ -177,7 +177,7 @@ var clientWords = []struct {
 	{nats.ErrPermissionViolation, "permission denied"},
 	{nats.ErrSecureConnRequired, "the connection is not encrypted"},
 	{nats.ErrSecureConnWanted, "the connection cannot be encrypted"},
-	{nats.ErrNkeysNotSupported, "it asks for no key"},
+	{nats.ErrNkeysNotSupported, "it does not ask for a key"},
 	{nats.ErrTimeout, "the broker did not respond in time"},
 	{context.DeadlineExceeded, "the broker did not respond in time"},
 	{nats.ErrNoResponders, "the broker's storage does not respond"},
@@ -188,8 +188,8 @@ var clientWords = []struct {
 	{jetstream.ErrBucketNotFound, "the broker no longer has data of the fleet"},
 	{jetstream.ErrStreamNotFound, "the broker no longer has data of the fleet"},
 	{jetstream.ErrConsumerNotFound, "the broker no longer has data of the job"},
-	{jetstream.ErrJetStreamNotEnabled, "it keeps nothing: nats-server needs JetStream for a fleet (--jetstream)"},
-	{jetstream.ErrJetStreamNotEnabledForAccount, "it keeps nothing for these credentials: their account needs " +
+	{jetstream.ErrJetStreamNotEnabled, "JetStream is not enabled: start nats-server with --jetstream"},
+	{jetstream.ErrJetStreamNotEnabledForAccount, "JetStream is not enabled for the account of these credentials: it needs " +
 		"JetStream"},
 }
 
@@ -257,13 +257,13 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 	if a.CA != "" {
 		var err error
 		if authority, err = os.ReadFile(a.CA); err != nil {
-			return nil, fleet.Refusef("the certificate of the authority: %w", err)
+			return nil, fleet.Refusef("the CA certificate: %w", err)
 		}
 	}
 	if len(authority) > 0 {
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(authority) {
-			return nil, fleet.Refusef("the certificate of the authority: none found in %s",
+			return nil, fleet.Refusef("the CA certificate: no certificate found in %s",
 				cmp.Or(a.CA, "the credentials (ca)"))
 		}
 	}

@@ -181,7 +181,7 @@ func (c *coordinator) turn(f func(s *jobState)) {
 		if f := s.flights[token]; f != nil {
 			id := f.ItemID
 			c.work.Go(func() {
-				c.stop(fmt.Errorf("%s was sent to workers %d times, and none ever confirmed it", id,
+				c.stop(fmt.Errorf("%s was sent to workers %d times, but never confirmed", id,
 					fleet.MostTimes))
 			})
 		}

@@ -39,7 +39,7 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	adopts := false
 	c.turn(func(s *jobState) { adopts = len(s.awaited) > 0 })
 	if err := c.openMembers(key, adopts); err != nil {
-		return fmt.Errorf("make the file by which workers find the directory of the run: %w", err)
+		return fmt.Errorf("create the file that identifies the working directory to workers: %w", err)
 	}
 	c.turn(func(s *jobState) {
 		c.key = key
@@ -85,7 +85,7 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 	if c.clones != nil {
 		seed, err := c.clones.Seed(ctx)
 		if err != nil {
-			return fmt.Errorf("send what workspaces are made of: %w", err)
+			return fmt.Errorf("send the repository for workspaces: %w", err)
 		}
 		c.turn(func(s *jobState) { s.entry.Seed, s.shared.base = s.shared.add(seed), seed.Record.Base })
 	}

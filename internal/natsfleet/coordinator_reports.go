@@ -68,9 +68,9 @@ func (c *coordinator) receive(m *nats.Msg) {
 	switch {
 	case !short:
 	case u.Short == "":
-		go c.notify("worker %s takes attempts again", u.Node)
+		go c.notify("worker %s accepts attempts again", u.Node)
 	default:
-		go c.notify("worker %s takes no attempts for now: %s", u.Node, u.Short)
+		go c.notify("worker %s accepts no attempts for now: %s", u.Node, u.Short)
 	}
 }
 
@@ -272,7 +272,7 @@ func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Repo
 			ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Attempt: a.Number, Node: r.Holder.Node,
 		})
 		if !ok {
-			c.dropped(r, events.TypeOf(rec.Event)+" does not happen inside an attempt")
+			c.dropped(r, events.TypeOf(rec.Event)+" is not an event of an attempt")
 			return
 		}
 		fleet.Shift(&e, offset)
@@ -352,7 +352,7 @@ func (c *coordinator) endLost(s *jobState, lost fleet.Loss) bool {
 	reason := fmt.Sprintf("no contact with its worker for %s", c.o.Lease)
 	switch {
 	case lost.Left:
-		reason = "the broker lost the report of its end"
+		reason = "the broker lost its result"
 	case lost.Missing:
 		reason = "its worker no longer has it, and its outcome is unknown"
 	}

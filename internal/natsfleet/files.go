@@ -179,7 +179,7 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 	}
 	var files []fleet.File
 	if err := w.ask(ctx, j, callShared, 0, list, &files); err != nil {
-		return "", fmt.Errorf("the list of the files: %w", err)
+		return "", fmt.Errorf("the file list: %w", err)
 	}
 	dir := filepath.Join(w.o.Home, "jobs", j.key, fleet.Digest([]byte(list)))
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
@@ -425,7 +425,7 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 		total += int64(min(uint64(file.Size), mostFiles+1)) // which may be any number
 	}
 	if err := checkProduced(len(files), total); err != nil {
-		return &agent.LostError{Reason: "its worker sent too much: " + err.Error()}
+		return &agent.LostError{Reason: "its worker sent too much data: " + err.Error()}
 	}
 	for i, file := range files {
 		if !filepath.IsLocal(filepath.FromSlash(file.Path)) ||
@@ -440,7 +440,7 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 			out := false
 			c.turn(func(s *jobState) { out = s.flights[f.Token] == f })
 			if !out {
-				return &agent.LostError{Reason: "the attempt was given up meanwhile"}
+				return &agent.LostError{Reason: "the attempt was abandoned in the meantime"}
 			}
 			if err != nil {
 				reason := "its files could not be fetched: " + inWords(err).Error()

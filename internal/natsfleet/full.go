@@ -123,11 +123,11 @@ func (w *worker) noteKept(err error) {
 		case err != nil && w.nc.IsConnected() && w.life.Err() == nil:
 			r.note(err, now)
 			if r.lasts(now, absentFor) {
-				w.o.Say("the broker cannot store results of attempts: " + r.why + ". Waiting for it to recover")
+				w.o.Say("the broker cannot store results: " + r.why + ". Waiting for it to recover")
 			}
 		case err == nil && !r.since.IsZero():
 			if r.told {
-				w.o.Say("the broker stores results of attempts again")
+				w.o.Say("the broker stores results again")
 			}
 			*r = refusals{}
 		}

@@ -166,7 +166,7 @@ func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		f.waitFor("the broker cannot store results of attempts: its storage is full", a.said.String)
+		f.waitFor("the broker cannot store results: its storage is full", a.said.String)
 		f.waitFor("the broker cannot store data: its storage is full", said.String)
 		if err := (&brokerConn{js: js}).remove(t.Context(), "filler"); err != nil {
 			t.Error(err)
@@ -181,7 +181,7 @@ func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
 			t.Errorf("%s: %v, want 900,000 bytes", name, err)
 		}
 	}
-	f.waitFor("the broker stores results of attempts again", a.said.String)
+	f.waitFor("the broker stores results again", a.said.String)
 }
 
 func TestWhyTheBrokerKeepsNothing(t *testing.T) {

@@ -101,8 +101,8 @@ func (w *worker) sayShort(jobID, short string) {
 		of = " of job " + jobID
 	}
 	if short == "" {
-		w.o.Say("takes attempts" + of + " again")
+		w.o.Say("accepts attempts" + of + " again")
 		return
 	}
-	w.o.Say("takes no attempts" + of + " for now: " + short)
+	w.o.Say("accepts no attempts" + of + " for now: " + short)
 }

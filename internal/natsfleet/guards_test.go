@@ -54,7 +54,7 @@ func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
 					for _, why := range n.Short {
 						short = why
 					}
-					if (n.Name == "small") != strings.Contains(short, "3 MB of the disk are free, and min_free_disk is 5.0 GB") {
+					if (n.Name == "small") != strings.Contains(short, "free disk space is 3 MB, min_free_disk is 5.0 GB") {
 						t.Errorf("worker %s says %q", n.Name, n.Short)
 					}
 				}
@@ -74,11 +74,11 @@ func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
 			if text := strings.Join(order, " "); !strings.HasPrefix(text, "large large large ") || !strings.Contains(text, "small") {
 				t.Errorf("they ran on %s, want on large at first, and then on both", text)
 			}
-			const why = "for now: 3 MB of the disk are free, and min_free_disk is 5.0 GB\n"
-			if text := notices.String(); !strings.Contains(text, "worker small takes no attempts "+why) || !strings.Contains(text, "worker small takes attempts again\n") {
+			const why = "for now: free disk space is 3 MB, min_free_disk is 5.0 GB\n"
+			if text := notices.String(); !strings.Contains(text, "worker small accepts no attempts "+why) || !strings.Contains(text, "worker small accepts attempts again\n") {
 				t.Errorf("the run says %q", text)
 			}
-			if text := small.said.String(); !strings.Contains(text, "takes no attempts") || !strings.Contains(text, "takes attempts") {
+			if text := small.said.String(); !strings.Contains(text, "accepts no attempts") || !strings.Contains(text, "accepts attempts") {
 				t.Errorf("the worker says %q", text)
 			}
 		})

@@ -102,7 +102,7 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	}
 	_, public, err := pairOf(base.Sign)
 	if err != nil {
-		return nil, fmt.Errorf("the key that jobs are signed with: %w", err)
+		return nil, fmt.Errorf("the key for signing jobs: %w", err)
 	}
 	base.Trust = []string{public}
 	m := identity{role, name}

@@ -248,11 +248,11 @@ func TestABrokerThatStaysAwayPausesTheJob(t *testing.T) {
 func TestAWorkerWithTheNameOfAnotherIsRefused(t *testing.T) {
 	f := newField(t)
 	a := f.worker("a", 1, nil)
-	f.waitFor("takes attempts", a.said.String)
+	f.waitFor("accepts attempts", a.said.String)
 	b := f.worker("a", 1, func(o *fleet.WorkerOptions) { o.Home += "-other" })
 	f.waitFor("the name a is already used by a worker on ", b.said.String)
-	if strings.Contains(b.said.String(), "takes attempts") {
-		t.Errorf("it takes attempts: %s", b.said)
+	if strings.Contains(b.said.String(), "accepts attempts") {
+		t.Errorf("it accepts attempts: %s", b.said)
 	}
 }
 

@@ -76,7 +76,7 @@ func (h *brokerConn) sumOf(ctx context.Context, name string) (string, error) {
 }
 
 // errNotSent is the error about an object that is not what its digest says.
-var errNotSent = errors.New("the content is not what was sent")
+var errNotSent = errors.New("the content differs from what was sent")
 
 // readFile has use read a file, and returns what the file is. What is wrong with the file is a *fs.PathError.
 func readFile(from *os.File, use func(io.Reader) error) (f fleet.File, err error) {
@@ -102,9 +102,9 @@ func readFile(from *os.File, use func(io.Reader) error) (f fleet.File, err error
 func kindOf(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeSymlink != 0:
-		return "a symbolic link, which is not sent: name its target"
+		return "a symbolic link, which cannot be sent: use its target"
 	case mode.IsDir():
-		return "a directory, and must be a file"
+		return "a directory, not a file"
 	default:
 		return "not a regular file: pipes, sockets and devices cannot be sent"
 	}
@@ -268,7 +268,7 @@ func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.File, u
 // packError is the error about a pack that could not be fetched.
 type packError struct{ err error }
 
-func (e *packError) Error() string { return "fetch objects of the repository: " + e.err.Error() }
+func (e *packError) Error() string { return "fetch repository objects: " + e.err.Error() }
 
 func (e *packError) Unwrap() error { return e.err }
 

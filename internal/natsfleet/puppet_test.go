@@ -182,7 +182,7 @@ func TestAWorkerRecordsOnlyWhatHappensInItsAttempt(t *testing.T) {
 	if len(printed) != 1 || printed[0].Source != (outputs.Source{ItemID: "item_0", Attempt: 1, Step: "s", Command: 1}) || printed[0].Limit != "" {
 		t.Errorf("printed %+v, want it of the first attempt at item_0", printed)
 	}
-	if want := "ignored an event from worker puppet: AgentFailed does not happen inside an attempt"; strings.Count(told.String(), "ignored an event") != 1 || !strings.Contains(told.String(), want) {
+	if want := "ignored an event from worker puppet: AgentFailed is not an event of an attempt"; strings.Count(told.String(), "ignored an event") != 1 || !strings.Contains(told.String(), want) {
 		t.Errorf("it says %q, want once %q", told, want)
 	}
 }

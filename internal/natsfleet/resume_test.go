@@ -500,7 +500,7 @@ func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 			t.Fatalf("it is stopped after %d times: %v", round+1, <-stopped)
 		}
 	}
-	if got, want := (<-stopped).Error(), "item_7 was sent to workers 20 times, and none ever confirmed it"; got != want {
+	if got, want := (<-stopped).Error(), "item_7 was sent to workers 20 times, but never confirmed"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

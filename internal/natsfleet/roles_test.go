@@ -85,7 +85,7 @@ func (f *field) as(file string) fleet.Address {
 func TestRolesAllowAllThatIsNeeded(t *testing.T) {
 	f := securedField(t, "a")
 	a := f.worker("a", 2, func(o *fleet.WorkerOptions) { o.Address = f.as("worker-a.yml") })
-	f.waitFor("takes attempts", a.said.String)
+	f.waitFor("accepts attempts", a.said.String)
 	files, err := (Backend{}).Add(f.dir, fleet.WorkerRole, "late")
 	if err != nil || len(files) != 2 {
 		t.Fatalf("added %v, %v, want the credentials and the users", files, err)
@@ -342,16 +342,16 @@ func TestAWorkerSaysThatItHasNoBroker(t *testing.T) {
 		return func(o *fleet.WorkerOptions) { o.Address = f.as("worker-" + name + ".yml") }
 	}
 	a, b := f.worker("a", 1, of("a")), f.worker("b", 1, of("b"))
-	f.waitFor("takes attempts", a.said.String)
-	f.waitFor("takes attempts", b.said.String)
+	f.waitFor("accepts attempts", a.said.String)
+	f.waitFor("accepts attempts", b.said.String)
 	if _, err := (Backend{}).Remove(f.dir, fleet.WorkerRole, "a"); err != nil {
 		t.Fatal(err)
 	}
 	f.reload()
-	f.waitFor("the broker lets worker a in no more", a.said.String)
+	f.waitFor("the broker rejects worker a", a.said.String)
 	f.broker.Shutdown()
 	f.broker.WaitForShutdown()
-	f.waitFor("broker unreachable: nothing new starts until it is back", b.said.String)
+	f.waitFor("broker unreachable: no new items start until it is back", b.said.String)
 	f.restartFrom("nats.conf")
 	f.waitFor("the broker is back", b.said.String)
 }
@@ -364,7 +364,7 @@ func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {
 		o.Address = f.as("worker-b.yml")
 		o.Address.Trust = nil
 	})
-	f.waitFor("takes attempts", b.said.String)
+	f.waitFor("accepts attempts", b.said.String)
 	c, coordinator := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
 	nodes, err := (Backend{}).Nodes(t.Context(), f.as("observer.yml"))
 	if err != nil || len(nodes) != 1 {

@@ -44,7 +44,7 @@ func newSigner(seed string) (*signer, error) {
 	pair, public, err := pairOf(seed)
 	// a key that proves to a broker who one is signs what the broker wants
 	if err == nil && !nkeys.IsValidPublicAccountKey(public) {
-		err = errors.New("not a key to sign jobs with")
+		err = errors.New("not a key for signing jobs")
 	}
 	if err != nil {
 		return nil, fleet.Refusef("sign in the credentials: %w", err)
@@ -95,8 +95,8 @@ func newTrust(keys []string) (trust, error) {
 }
 
 var (
-	errUnsigned = errors.New("not signed: this worker runs only what a coordinator that it trusts has signed")
-	errStranger = errors.New("signed by a coordinator that this worker does not trust")
+	errUnsigned = errors.New("not signed: this worker runs only jobs signed by a coordinator that it trusts")
+	errStranger = errors.New("signed by an untrusted coordinator")
 	errForged   = errors.New("invalid signature: the message was modified or replayed")
 )
 

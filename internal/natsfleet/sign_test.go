@@ -121,7 +121,7 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	f := newField(t)
 	seed, trusting := signing(t)
 	a := f.worker("a", 2, trusting)
-	f.waitFor("takes attempts", a.said.String)
+	f.waitFor("accepts attempts", a.said.String)
 	nodes, err := (Backend{}).Nodes(t.Context(), f.address())
 	if err != nil || len(nodes) != 1 {
 		t.Fatalf("got %+v, %v, want one worker", nodes, err)
@@ -211,7 +211,7 @@ func TestAKeyThatNoCoordinatorMakesIsNoJob(t *testing.T) {
 	f := newField(t)
 	_, trusting := signing(t)
 	a := f.worker("a", 1, trusting)
-	f.waitFor("takes attempts", a.said.String)
+	f.waitFor("accepts attempts", a.said.String)
 	of := filepath.Join(f.root, "a", "jobs", "of-another-job")
 	if err := os.MkdirAll(of, 0o700); err != nil {
 		t.Fatal(err)

@@ -16,9 +16,9 @@ func TestAJobGrowsWithTheWorkers(t *testing.T) {
 	f.worker("a", 2, nil)
 	said := new(log)
 	f.doing.Go(func() {
-		f.waitFor("1 worker takes part: 2 slots", said.String)
+		f.waitFor("1 worker available: 2 slots", said.String)
 		b := f.worker("b", 3, nil)
-		f.waitFor("2 workers take part: 5 slots instead of 2", said.String)
+		f.waitFor("2 workers available: 5 slots instead of 2", said.String)
 		b.drain()
 	})
 	var slots []int

@@ -91,7 +91,7 @@ func (w *worker) turn(f func(s *workerState)) {
 	}
 }
 
-// Work runs a worker until it is drained or ctx ends.
+// Work runs a worker until it is draining or ctx ends.
 func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if _, err := exec.LookPath("sh"); err != nil {
 		return fleet.Refusef("sh not found on PATH: workers need it to run steps")
@@ -137,7 +137,7 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 		return err
 	}
 	w.turn(func(s *workerState) { s.began = true })
-	o.Say(fmt.Sprintf("worker %s takes attempts in %s from %s", o.Name, check.Counted(o.Slots, "slot"),
+	o.Say(fmt.Sprintf("worker %s accepts attempts in %s from %s", o.Name, check.Counted(o.Slots, "slot"),
 		fleet.ShownURL(o.URL)))
 	w.measure()
 	go w.measureLoop()
@@ -159,7 +159,7 @@ func (w *worker) prepare() error {
 		return err
 	}
 	if n > 0 {
-		w.o.Say(fmt.Sprintf("ended leftover commands of an earlier worker of this name: %d", n))
+		w.o.Say(fmt.Sprintf("killed leftover commands of an earlier worker of this name: %d", n))
 	}
 	left, err := os.ReadDir(w.o.Home)
 	if err != nil {
@@ -284,10 +284,10 @@ func (w *worker) watchBroker(s *workerState, now time.Time) {
 		a.spell = spell{}
 	case !a.lasts(now, absentFor):
 	case errors.Is(w.nc.LastError(), nats.ErrAuthorization):
-		w.o.Say("the broker lets worker " + w.o.Name + " in no more: its credentials were removed or replaced. " +
+		w.o.Say("the broker rejects worker " + w.o.Name + ": its credentials were removed or replaced. " +
 			"Still trying; restart it with new credentials")
 	default:
-		w.o.Say("broker unreachable: nothing new starts until it is back")
+		w.o.Say("broker unreachable: no new items start until it is back")
 	}
 }
 
@@ -308,8 +308,8 @@ func (w *worker) sayWaiting(s *workerState) {
 	}
 	if waiting > a.waited && (running == 0 || a.waited == 0) {
 		a.waited = waiting
-		w.o.Say(fmt.Sprintf("%d finished, not reported yet: waiting for the broker (a second signal gives them "+
-			"up, and they run again)", waiting))
+		w.o.Say(fmt.Sprintf("%d finished, not reported yet: waiting for the broker (a second signal drops "+
+			"them, and they run again)", waiting))
 	}
 }
 
@@ -341,7 +341,7 @@ func (w *worker) drain() {
 		for _, j := range s.jobs {
 			s.closeRound(j)
 		}
-		w.o.Say(fmt.Sprintf("worker %s takes no more and finishes what it has: %d (a second signal gives that back)",
+		w.o.Say(fmt.Sprintf("worker %s accepts no more attempts and finishes its running ones: %d (a second signal returns them)",
 			w.o.Name, running))
 		s.woken = true
 	})

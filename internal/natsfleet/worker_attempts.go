@@ -29,9 +29,9 @@ type jobExecutor struct {
 
 var (
 	errGivenBack = errors.New("the worker is being stopped")
-	errAlone     = errors.New("the coordinator ended it")
-	errGivenUp   = fmt.Errorf("the coordinator gave it up: %w", process.ErrKill)
-	errNoContact = fmt.Errorf("the worker had no contact with the broker: %w", process.ErrKill)
+	errAlone     = errors.New("stopped by the coordinator")
+	errGivenUp   = fmt.Errorf("abandoned by the coordinator: %w", process.ErrKill)
+	errNoContact = fmt.Errorf("the worker lost contact with the broker: %w", process.ErrKill)
 )
 
 // schedule gives free slots to attempts that go on, then to those that wait, and offers what is left to the jobs. It
@@ -142,9 +142,9 @@ func (w *worker) run(h *heldAttempt) {
 	})
 	switch {
 	case fenced && !h.ran.Load():
-		r = fleet.Report{Kind: fleet.Returned, Reason: "its worker had no contact with the broker before it began"}
+		r = fleet.Report{Kind: fleet.Returned, Reason: "its worker had lost contact with the broker before it started"}
 	case fenced:
-		r = fleet.Report{Kind: fleet.Dropped, Cut: cut, Reason: "its worker had no contact with the broker for " +
+		r = fleet.Report{Kind: fleet.Dropped, Cut: cut, Reason: "its worker lost contact with the broker for " +
 			"most of the lease and killed it"}
 	case err != nil && (stopped || errors.Is(err, process.ErrKill)):
 		r = fleet.Report{Kind: fleet.Returned, Reason: err.Error()}
@@ -153,7 +153,7 @@ func (w *worker) run(h *heldAttempt) {
 		w.turn(func(s *workerState) { // which rests, longer each time
 			s.resting = min(max(2*s.resting, 5*time.Second), time.Minute)
 			s.rest = time.Now().Add(s.resting)
-			w.o.Say(fmt.Sprintf("could not run an attempt and returned it: %v; resting for %s", err, s.resting))
+			w.o.Say(fmt.Sprintf("could not run an attempt and returned it: %v; accepting none for %s", err, s.resting))
 		})
 	default:
 		w.turn(func(s *workerState) { s.resting = 0 })
@@ -244,11 +244,11 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 	}
 	x = &jobExecutor{}
 	if err := w.ask(ctx, j, callShared, h.token, h.task.Spec, &x.spec); err != nil {
-		return nil, "", nil, fmt.Errorf("ask for the steps: %w", err)
+		return nil, "", nil, fmt.Errorf("request the steps: %w", err)
 	}
 	if entry.Secrets && j.secrets == nil {
 		if err := w.ask(ctx, j, callSecrets, 0, nil, &j.secrets); err != nil {
-			return nil, "", nil, fmt.Errorf("ask for the secrets: %w", err)
+			return nil, "", nil, fmt.Errorf("request the secrets: %w", err)
 		}
 	}
 	var agents ai.Set

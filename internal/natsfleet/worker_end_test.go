@@ -109,7 +109,7 @@ func TestAWorkerThatIsToEndWaitsForTheBroker(t *testing.T) {
 				f.ranOnce(2)
 			}
 			said := a.said.String()
-			if got := strings.Contains(said, "not accepted the results of 2 items, which run again: "+r.Job.ID+"/item_"); got != c.second {
+			if got := strings.Contains(said, "did not accept the results of 2 items, which will run again: "+r.Job.ID+"/item_"); got != c.second {
 				t.Errorf("it says %q", said)
 			}
 		})

@@ -221,7 +221,7 @@ func (w *worker) renewProof() {
 func (w *worker) fence(s *workerState, now time.Time) {
 	if s.outOfContact(now) {
 		s.killAll(now)
-		w.giveBackQueued(s, nil, "its worker had no contact with the broker")
+		w.giveBackQueued(s, nil, "its worker lost contact with the broker")
 	}
 }
 

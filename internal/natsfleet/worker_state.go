@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/process"
@@ -629,9 +630,6 @@ func (s *workerState) lostResults() error {
 		return nil
 	}
 	slices.Sort(s.lost)
-	items := "1 item, which runs"
-	if n := len(s.lost); n != 1 {
-		items = fmt.Sprintf("%d items, which run", n)
-	}
-	return fmt.Errorf("the broker has not accepted the results of %s again: %s", items, strings.Join(s.lost, ", "))
+	return fmt.Errorf("the broker did not accept the results of %s, which will run again: %s",
+		check.Counted(len(s.lost), "item"), strings.Join(s.lost, ", "))
 }

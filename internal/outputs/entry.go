@@ -132,7 +132,7 @@ func (p *Part) UnmarshalJSON(data []byte) (err error) {
 			return err
 		}
 	}
-	return errors.New("a part of an output has neither stdout nor stderr")
+	return errors.New("an entry has neither stdout nor stderr")
 }
 
 // Size returns the number of bytes that were printed.

@@ -12,13 +12,13 @@ import (
 
 // Policy says what is kept of the outputs of steps. The zero Policy stands for the defaults.
 type Policy struct {
-	Keep Keep `yaml:"keep" json:"keep,omitempty"` // of which steps the output is kept; default all
+	Keep Keep `yaml:"keep" json:"keep,omitempty"` // which steps' output is kept; default all
 
-	// how much is kept of one run of a step: what is over it loses its middle; default 256KiB
+	// maximum size per run of a step; the middle of longer output is dropped; default 256KiB
 	PerStep Size `yaml:"per_step" json:"per_step,omitempty"`
 
-	// how much is kept of a job, before compression: past nine tenths only failed steps, past all of it
-	// nothing; default 1GiB
+	// maximum size per job, before compression; beyond 90% only the output of failed steps is kept, beyond 100%
+	// none; default 1GiB
 	PerJob Size `yaml:"per_job" json:"per_job,omitempty"`
 }
 
@@ -67,7 +67,7 @@ func (s *Size) ReadText(text string) error {
 		*s = Size(n * u.size)
 		return nil
 	}
-	return fmt.Errorf("%q is not a size: write a whole number and a unit, such as 256KiB, 10MiB or 1GiB", text)
+	return fmt.Errorf("invalid size %q: use an integer and a unit, such as 256KiB, 10MiB or 1GiB", text)
 }
 
 // String returns s as ReadText reads it, in the largest unit that shows all of it.

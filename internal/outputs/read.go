@@ -356,7 +356,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 		case err != nil && !errors.Is(err, io.EOF):
 			return damaged(err)
 		case err != nil:
-			if !damaged(errors.New("the line has no end")) {
+			if !damaged(errors.New("incomplete line")) {
 				return false
 			}
 		default:

@@ -42,7 +42,7 @@ func capacityOf(l limits) Capacity {
 	}
 	if l.processes > 0 {
 		c.bound(l.processes, (l.processes-ownProcesses)/processesEach,
-			fmt.Sprintf("the limit of %d processes and threads of the user (ulimit -u)", l.processes))
+			fmt.Sprintf("the user's limit of %d processes and threads (ulimit -u)", l.processes))
 	}
 	return c
 }

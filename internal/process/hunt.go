@@ -161,7 +161,7 @@ func (o owner) end(ctx context.Context, running []record, grace time.Duration) (
 	}
 	left, err := h.end()
 	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("process group %d of the last run cannot be ended", left[0])
+		err = fmt.Errorf("cannot kill process group %d of the last run", left[0])
 	}
 	return len(found) - len(left), err
 }

@@ -27,7 +27,7 @@ func inputFile(text string) (file *os.File, end func(), err error) {
 		if file != nil {
 			end()
 		}
-		return nil, nil, fmt.Errorf("make a file for the standard input: %w", err)
+		return nil, nil, fmt.Errorf("create a file for standard input: %w", err)
 	}
 	return file, end, nil
 }

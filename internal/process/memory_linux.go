@@ -17,7 +17,7 @@ func MemoryFile(content string) (file *os.File, path string, err error) {
 	case errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM):
 		return nil, "", errors.ErrUnsupported
 	case err != nil:
-		return nil, "", fmt.Errorf("make a file in memory: %w", err)
+		return nil, "", fmt.Errorf("create a file in memory: %w", err)
 	}
 	file = os.NewFile(uintptr(fd), "memory")
 	path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)

@@ -32,7 +32,7 @@ func (e *Exact) UnmarshalJSON(data []byte) error {
 	}
 	var bytes notUTF8
 	if err := json.Unmarshal(data, &bytes); err != nil {
-		return fmt.Errorf("neither a text nor base64: %w", err)
+		return fmt.Errorf("neither a string nor base64: %w", err)
 	}
 	*e = Exact(bytes.Base64)
 	return nil

@@ -14,15 +14,15 @@ import (
 // After is how a failed try says how long the service wants its next call to wait: as the header Retry-After
 // of HTTP in what the command printed, as by curl -i, or as the text that a pattern finds.
 type After struct {
-	// a regular expression (RE2) that finds it, in its first group if there is one: seconds, a duration, a date
-	// or a Unix time; default the header `Retry-After`
+	// regular expression (RE2) that matches the wait, in its first group if it has one: seconds, a duration, a
+	// date or a Unix time; default the header `Retry-After`
 	Pattern string `yaml:"pattern" text:"filled"`
 
-	// a file that is read for it besides what the command printed, such as the one of `curl -D`; only of a
-	// step. A relative path starts at the step's working directory
+	// file to search in addition to the output, such as that of `curl -D`; only for steps. A relative path
+	// starts at the step's working directory
 	File string `yaml:"file" text:"filled"`
 
-	// how long the wait is at most, whatever is asked for; default 1h
+	// maximum wait; default 1h
 	Max time.Duration `yaml:"max" unit:"seconds"`
 }
 

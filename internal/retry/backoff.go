@@ -71,9 +71,9 @@ var backoffs = []struct {
 	}},
 	{Custom, "delays", func(b Backoff, _ time.Duration, n int) (time.Duration, string) {
 		if n > len(b.Delays) {
-			return forever, fmt.Sprintf("past the %d delays of the list: max_delay", len(b.Delays))
+			return forever, fmt.Sprintf("after the %d delays of the list: max_delay", len(b.Delays))
 		}
-		return b.Delays[n-1], fmt.Sprintf("number %d of the list", n)
+		return b.Delays[n-1], fmt.Sprintf("delay %d of the list", n)
 	}},
 }
 
@@ -136,7 +136,7 @@ func (p Policy) Explain(n int, previous time.Duration) string {
 	}
 	if p.Jitter != NoJitter {
 		low, _ := p.bounds(computed, previous)
-		fmt.Fprintf(&b, "; jitter %s takes from %s to %s", p.Jitter, duration.Format(low),
+		fmt.Fprintf(&b, "; jitter %s: between %s and %s", p.Jitter, duration.Format(low),
 			duration.Format(p.top(computed, previous)))
 	}
 	return b.String()
@@ -284,12 +284,12 @@ func (b Backoff) Check() []check.Finding {
 		factor *float64
 	}{{"base", b.Base}, {"multiplier", b.Multiplier}} {
 		above := p.factor == nil || *p.factor > 0 && !math.IsInf(*p.factor, 1)
-		found.Require(above, p.key, "%s must be a number above 0", p.key)
+		found.Require(above, p.key, "%s must be a number greater than 0", p.key)
 	}
 	for i, d := range b.Delays {
 		found.Require(d >= 0, "delays."+strconv.Itoa(i), "a delay must not be negative")
 	}
 	found.Require(b.Base == nil || b.Multiplier == nil, "multiplier",
-		"base and multiplier mean the same: write one of them")
+		"base and multiplier are aliases; use one")
 	return found
 }

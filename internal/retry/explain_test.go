@@ -21,19 +21,19 @@ func TestExplainSaysHowADelayComesAbout(t *testing.T) {
 		{Policy{InitialDelay: time.Second, Backoff: Backoff{Strategy: Linear, Increment: &two}}, 2, "linear: 1s + 1 × 2s = 3s"},
 		{Policy{Backoff: Backoff{Strategy: Linear, Initial: &two, Increment: &half}}, 2, "linear: 2s + 2 × 500ms = 3s"},
 		{Policy{InitialDelay: time.Second, Backoff: Backoff{Strategy: Fibonacci}}, 5, "fibonacci: 1s × fib(5) = 5s"},
-		{Policy{Backoff: Backoff{Strategy: Custom, Delays: []time.Duration{half}}}, 1, "custom: number 1 of the list = 500ms"},
-		{Policy{Backoff: Backoff{Strategy: Custom, Delays: []time.Duration{half}}}, 2, "custom: past the 1 delays of the list: max_delay = 30s"},
+		{Policy{Backoff: Backoff{Strategy: Custom, Delays: []time.Duration{half}}}, 1, "custom: delay 1 of the list = 500ms"},
+		{Policy{Backoff: Backoff{Strategy: Custom, Delays: []time.Duration{half}}}, 2, "custom: after the 1 delays of the list: max_delay = 30s"},
 		{
 			Policy{InitialDelay: time.Second, Jitter: FullJitter},
-			2, "exponential: 1s × 2^1 = 2s; jitter full takes from 0s to 2s",
+			2, "exponential: 1s × 2^1 = 2s; jitter full: between 0s and 2s",
 		},
 		{
 			Policy{InitialDelay: time.Second, Jitter: Proportional, JitterFactor: 0.5},
-			2, "exponential: 1s × 2^1 = 2s; jitter proportional takes from 1s to 3s",
+			2, "exponential: 1s × 2^1 = 2s; jitter proportional: between 1s and 3s",
 		},
 		{
 			Policy{InitialDelay: time.Second, Jitter: Decorrelated, MaxDelay: 5 * time.Second},
-			2, "exponential: 1s × 2^1 = 2s; jitter decorrelated takes from 1s to 5s",
+			2, "exponential: 1s × 2^1 = 2s; jitter decorrelated: between 1s and 5s",
 		},
 	} {
 		if got := c.policy.Explain(c.n, two); got != c.want {

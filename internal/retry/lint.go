@@ -23,7 +23,7 @@ func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 		// on_failure and circuit_breaker hold for a single try, too.
 		for key := range strings.FieldsSeq(`backoff initial_delay max_delay jitter jitter_factor retry_on
 			retry_after retry_budget`) {
-			l.Add("%s has no effect with attempts: 1, which is the first try alone", []any{key}, key)
+			l.Add("%s has no effect with attempts: 1: there are no retries", []any{key}, key)
 		}
 		return l.Found
 	}
@@ -45,7 +45,7 @@ func (l *linter) budget() {
 	if l.Jitter != NoJitter {
 		may = "may end"
 	}
-	l.Add("retry_budget %s %s the retrying after %s of %d: the wait before the next one does not fit in",
+	l.Add("retry_budget %s %s the retries after %s of %d: the next delay would exceed it",
 		[]any{duration.Format(l.Budget), may, check.Counted(fit, "try"), l.Attempts}, "retry_budget", "attempts")
 }
 
@@ -54,16 +54,16 @@ func (l *linter) delays() {
 	b := l.Backoff
 	switch {
 	case b.Strategy == Custom && len(b.Delays) == 0:
-		l.Add("custom without delays waits max_delay before every retry, %s", []any{duration.Format(l.limit())},
+		l.Add("custom without delays waits max_delay (%s) before every retry", []any{duration.Format(l.limit())},
 			"backoff")
 	case b.Strategy == Custom && len(b.Delays) > l.Attempts-1:
 		l.Add("delays has %d entries, but there are only %d retries", []any{len(b.Delays), l.Attempts - 1},
 			"backoff", "attempts")
 	case b.factor() < 1:
-		l.Add("a factor of %v makes each delay shorter than the one before", []any{b.factor()}, "backoff")
+		l.Add("a factor of %v makes each delay shorter than the previous one", []any{b.factor()}, "backoff")
 	}
 	if b.Strategy == Custom || b.Delay != nil || b.Initial != nil {
-		l.Add("initial_delay has no effect: the backoff names its own delays", nil, "initial_delay")
+		l.Add("initial_delay has no effect: backoff lists its own delays", nil, "initial_delay")
 	}
 }
 
@@ -74,7 +74,7 @@ func (l *linter) cap() {
 		first = slices.Max(append([]time.Duration{0}, l.Backoff.Delays...))
 	}
 	if first > l.limit() {
-		l.Add("max_delay cuts a delay of %s to %s", []any{duration.Format(first), duration.Format(l.limit())},
+		l.Add("max_delay shortens a delay of %s to %s", []any{duration.Format(first), duration.Format(l.limit())},
 			"max_delay", "initial_delay", "backoff")
 	}
 }
@@ -85,7 +85,7 @@ func (l *linter) jitter() {
 		return
 	}
 	if l.JitterFactor == 0 {
-		l.Add("a jitter_factor of 0 spreads nothing", nil, "jitter_factor", "jitter")
+		l.Add("jitter_factor: 0 adds no jitter", nil, "jitter_factor", "jitter")
 	}
 }
 
@@ -95,10 +95,10 @@ func (l *linter) exitCodes() {
 	for _, m := range l.RetryOn {
 		for _, code := range m.ExitCodes {
 			if code == 0 {
-				l.Add("exit code 0 is a success, so that it never matches", nil, "retry_on")
+				l.Add("exit code 0 is a success, so it never matches", nil, "retry_on")
 			}
 			if code > most {
-				l.Add("no command exits with %d: exit codes go up to %d", []any{code, most}, "retry_on")
+				l.Add("exit code %d is impossible: the maximum is %d", []any{code, most}, "retry_on")
 			}
 		}
 	}

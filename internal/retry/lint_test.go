@@ -18,39 +18,39 @@ func TestWhatAPolicySaysWithoutEffectIsReported(t *testing.T) {
 	}{
 		"nothing written": {func(p *Policy) { p.InitialDelay = time.Hour }, nil, nil},
 		"a single try": {func(p *Policy) { p.Attempts = 1 }, []string{"attempts", "backoff", "jitter"}, map[string]string{
-			"backoff": "backoff has no effect with attempts: 1, which is the first try alone",
-			"jitter":  "jitter has no effect with attempts: 1, which is the first try alone",
+			"backoff": "backoff has no effect with attempts: 1: there are no retries",
+			"jitter":  "jitter has no effect with attempts: 1: there are no retries",
 		}},
 		"a budget for two of five": {func(p *Policy) { p.Attempts, p.Budget = 5, 2*time.Second }, []string{"retry_budget"}, map[string]string{
-			"retry_budget": "retry_budget 2s ends the retrying after 2 tries of 5: the wait before the next one does not fit in",
+			"retry_budget": "retry_budget 2s ends the retries after 2 tries of 5: the next delay would exceed it",
 		}},
 		"a budget for none": {func(p *Policy) { p.Budget = time.Millisecond }, []string{"attempts"}, map[string]string{
-			"attempts": "retry_budget 1ms ends the retrying after 1 try of 3: the wait before the next one does not fit in",
+			"attempts": "retry_budget 1ms ends the retries after 1 try of 3: the next delay would exceed it",
 		}},
 		"a budget and jitter": {func(p *Policy) { p.Budget, p.Jitter = 3*time.Second, Proportional }, []string{"retry_budget"}, map[string]string{
-			"retry_budget": "retry_budget 3s may end the retrying after 2 tries of 3: the wait before the next one does not fit in",
+			"retry_budget": "retry_budget 3s may end the retries after 2 tries of 3: the next delay would exceed it",
 		}},
 		"a budget that is enough": {func(p *Policy) { p.Budget = 3 * time.Second }, []string{"retry_budget"}, nil},
 		"more tries than are looked at": {func(p *Policy) {
 			p.Attempts, p.Budget, p.InitialDelay = 1_000_000, time.Hour, 0
 		}, []string{"retry_budget"}, nil},
 		"a cap below the first delay": {func(p *Policy) { p.MaxDelay = 500 * time.Millisecond }, []string{"max_delay", "initial_delay"}, map[string]string{
-			"max_delay": "max_delay cuts a delay of 1s to 500ms",
+			"max_delay": "max_delay shortens a delay of 1s to 500ms",
 		}},
 		"the default cap": {func(p *Policy) { p.Backoff = Backoff{Strategy: Fixed, Delay: &minute} }, []string{"backoff"}, map[string]string{
-			"backoff": "max_delay cuts a delay of 1m to 30s",
+			"backoff": "max_delay shortens a delay of 1m to 30s",
 		}},
 		"delays of its own": {func(p *Policy) { p.Backoff = Backoff{Strategy: Exponential, Initial: new(time.Second), Base: &two} }, []string{"initial_delay"}, map[string]string{
-			"initial_delay": "initial_delay has no effect: the backoff names its own delays",
+			"initial_delay": "initial_delay has no effect: backoff lists its own delays",
 		}},
 		"shrinking delays": {func(p *Policy) { p.Backoff.Base = &half }, []string{"backoff"}, map[string]string{
-			"backoff": "a factor of 0.5 makes each delay shorter than the one before",
+			"backoff": "a factor of 0.5 makes each delay shorter than the previous one",
 		}},
 		"more delays than retries": {func(p *Policy) {
 			p.Backoff = Backoff{Strategy: Custom, Delays: []time.Duration{1, 2, 3}}
 		}, []string{"backoff"}, map[string]string{"backoff": "delays has 3 entries, but there are only 2 retries"}},
 		"no delays": {func(p *Policy) { p.Backoff = Backoff{Strategy: Custom} }, []string{"backoff"}, map[string]string{
-			"backoff": "custom without delays waits max_delay before every retry, 30s",
+			"backoff": "custom without delays waits max_delay (30s) before every retry",
 		}},
 		"a factor without jitter": {func(*Policy) {}, []string{"jitter_factor"}, map[string]string{
 			"jitter_factor": "jitter_factor has no effect without jitter: true",
@@ -59,13 +59,13 @@ func TestWhatAPolicySaysWithoutEffectIsReported(t *testing.T) {
 			"jitter_factor": "jitter_factor has no effect without jitter: true",
 		}},
 		"a factor of nothing": {func(p *Policy) { p.Jitter, p.JitterFactor = Proportional, 0 }, []string{"jitter_factor"}, map[string]string{
-			"jitter_factor": "a jitter_factor of 0 spreads nothing",
+			"jitter_factor": "jitter_factor: 0 adds no jitter",
 		}},
 		"the exit code of a success": {func(p *Policy) { p.RetryOn = []Matcher{{ExitCodes: []int{0}}} }, []string{"retry_on"}, map[string]string{
-			"retry_on": "exit code 0 is a success, so that it never matches",
+			"retry_on": "exit code 0 is a success, so it never matches",
 		}},
 		"an exit code that there is none of": {func(p *Policy) { p.RetryOn = []Matcher{{ExitCodes: []int{75, 300}}} }, []string{"retry_on"}, map[string]string{
-			"retry_on": "no command exits with 300: exit codes go up to 255",
+			"retry_on": "exit code 300 is impossible: the maximum is 255",
 		}},
 	} {
 		p := Default()

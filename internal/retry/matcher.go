@@ -51,14 +51,14 @@ func (m Matcher) Check() error {
 	case m.Name == "" && m.Pattern == "" && len(m.ExitCodes) > 0:
 		return nil
 	}
-	return fmt.Errorf("an entry of retry_on is one of: %s", matcherForms())
+	return fmt.Errorf("an entry of retry_on must be one of: %s", matcherForms())
 }
 
 // checkPattern returns what is wrong with a regular expression, with the part of it that is to blame.
 func checkPattern(expr string) error {
 	_, err := regexp.Compile(expr)
 	if bad, ok := errors.AsType[*syntax.Error](err); ok {
-		return fmt.Errorf("pattern %q is not a regular expression: %s: %s", expr, bad.Code, bad.Expr)
+		return fmt.Errorf("invalid regular expression in pattern %q: %s: %s", expr, bad.Code, bad.Expr)
 	}
 	return err
 }

@@ -15,39 +15,39 @@ import (
 
 // Policy is a retry_config block. The zero Policy never retries.
 type Policy struct {
-	// tries in all, the first included
+	// maximum number of attempts, including the first
 	Attempts int `yaml:"attempts" alias:"max_attempts"`
 
-	// how the delays grow
+	// how delays grow
 	Backoff Backoff `yaml:"backoff"`
 
-	// D of the backoff: the delay before the first retry
+	// delay before the first retry (D of the backoff)
 	InitialDelay time.Duration `yaml:"initial_delay"`
 
-	// cap of the delays, before jitter; default 30s, or `--max-delay`
+	// maximum delay, before jitter; default 30s, or `--max-delay`
 	MaxDelay time.Duration `yaml:"max_delay"`
 
-	// how the delays are spread; default false
+	// how delays are randomized; default false
 	Jitter Jitter `yaml:"jitter"`
 
-	// with `jitter: true`: a delay d is drawn from d·(1−f) to d·(1+f)
+	// f of `jitter: true`, which draws a delay between d·(1−f) and d·(1+f)
 	JitterFactor float64 `yaml:"jitter_factor"`
 
-	// which failures are tried again: any match is enough; default any failure that is not permanent
+	// failures to retry, if any entry matches; default all failures that are not permanent
 	RetryOn []Matcher `yaml:"retry_on"`
 
-	// whether the next try waits as long as the service has asked for, if that is longer than the backoff; with
-	// a jitter, the backoff comes on top. `true` reads the header of HTTP; default false
+	// whether to wait as long as the service asks, if that is longer than the backoff; with jitter, the backoff
+	// is added. `true` reads the HTTP header; default false
 	RetryAfter *After `yaml:"retry_after"`
 
-	// how long all the waiting may take together; after a resume no try begins so long after the first failure
-	// or later; default no limit
+	// maximum total delay of all retries; after a resume, maximum time since the first failure; default no
+	// limit
 	Budget time.Duration `yaml:"retry_budget"`
 
-	// what follows when the tries are used up; default stop
+	// what happens after the last failed attempt; default stop
 	OnFailure FailureAction `yaml:"on_failure"`
 
-	// refuses to run the step while it keeps failing, for all agents at once; default none
+	// circuit breaker, shared by all items, which rejects the step while it keeps failing; default none
 	CircuitBreaker *limit.BreakerConfig `yaml:"circuit_breaker"`
 }
 
@@ -82,11 +82,11 @@ const (
 // Check returns what is wrong with p as a block of a workflow file, where an absent key has its value from Default.
 func (p Policy) Check() []check.Finding {
 	var found check.Findings
-	found.Require(p.Attempts >= 1, "attempts", "attempts must be at least 1, got %d: it counts the first try too",
+	found.Require(p.Attempts >= 1, "attempts", "attempts must be at least 1, got %d: the first attempt counts too",
 		p.Attempts)
 	found.Require(p.InitialDelay >= 0, "initial_delay", "initial_delay must not be negative")
 	found.Require(p.MaxDelay > 0, "max_delay",
-		"max_delay must be more than 0s, not %s: for no waiting, set initial_delay to 0s",
+		"max_delay must be more than 0s, got %s; to retry without delay, set initial_delay to 0s",
 		duration.Format(p.MaxDelay))
 	found.Require(p.Jitter == NoJitter || slices.Contains(jitters, p.Jitter), "jitter", "unknown jitter %q (want %s)",
 		p.Jitter, jitterForms)

@@ -12,14 +12,14 @@ import (
 // more and more work by them. It is the retry budget of Finagle and Linkerd, over a window that suits
 // attempts of seconds and minutes.
 type Ratio struct {
-	// retries for each first attempt, such as 0.2; required
+	// maximum number of retries per first attempt, such as 0.2; required
 	Ratio float64 `yaml:"ratio" required:"true" short:"true"`
 
-	// of the attempts that are counted: those that started in this time before; default 1m
+	// period in which attempts are counted; default 1m
 	Window time.Duration `yaml:"window" unit:"seconds"`
 
-	// retries that may start in a window whatever the ratio is, so that few items are retried as ever, and no
-	// retry waits for ever; default 10
+	// number of retries that may start per window regardless of the ratio, so that small jobs are not affected
+	// and no retry waits forever; default 10
 	Min int `yaml:"min"`
 }
 
@@ -31,18 +31,18 @@ func (r Ratio) Check() []check.Finding {
 	var found check.Findings
 	switch {
 	case r.Ratio == 0:
-		found.Require(false, "ratio", "retry_ratio of 0 leaves no retries but the floor: "+
-			"for none at all, leave on_item_failure: retry and retry_config out")
+		found.Require(false, "ratio", "retry_ratio: 0 allows only min retries: "+
+			"for no retries, omit on_item_failure: retry and retry_config")
 	case !(r.Ratio > 0):
-		found.Require(false, "ratio", "retry_ratio must be more than 0, not %v", r.Ratio)
+		found.Require(false, "ratio", "retry_ratio must be more than 0, got %v", r.Ratio)
 	}
 	found.Require(!(r.Ratio > maxRatio), "ratio",
-		"retry_ratio must be at most %d retries for each first attempt, not %v: "+
-			"leave it out for no limit", maxRatio, r.Ratio)
+		"retry_ratio must be at most %d retries per first attempt, got %v; "+
+			"omit it for no limit", maxRatio, r.Ratio)
 	found.Require(r.Window >= time.Second && r.Window <= 24*time.Hour, "window",
 		"window must be between 1s and 1d, got %s", duration.Format(r.Window))
 	found.Require(r.Min >= 1 && r.Min <= maxFloor, "min",
-		"min must be between 1 and %d, got %d: without any, a retry could wait for ever", maxFloor, r.Min)
+		"min must be between 1 and %d, got %d: with 0, retries could wait forever", maxFloor, r.Min)
 	return found
 }
 

@@ -168,7 +168,7 @@ func Check(dir string, w *workflow.Workflow) []workflow.Problem {
 	}
 	if w.Workspace.Isolated() && (m.Incremental || len(m.Uses)+len(m.Produces) > 0) {
 		problems = append(problems, w.ProblemAt(m.Pos,
-			"incremental, uses and produces are about files of the directory of the run, where no agent works with `workspace: git`"))
+			"incremental, uses and produces apply to files in the working directory, which items do not use with `workspace: git`"))
 	}
 	for _, field := range m.Fingerprint {
 		if _, err := newHasher([]string{field.Value}); err != nil {
@@ -191,7 +191,7 @@ func Check(dir string, w *workflow.Workflow) []workflow.Problem {
 		wild := strings.ContainsAny(strings.ReplaceAll(use.Value, "${", "$"), wildcards)
 		if dependsOnItem(use) {
 			if wild {
-				report(use, "uses", use.Value+" has wildcards and names the item: write either, or the directory, which is all files in it")
+				report(use, "uses", use.Value+" has both wildcards and item values: use either, or name the directory, which means all files in it")
 			}
 			continue
 		}

@@ -168,7 +168,7 @@ type identified struct {
 }
 
 // errIndex is wrapped by the error for an index that is missing, damaged, or of another shape.
-var errIndex = errors.New("no index that can be used")
+var errIndex = errors.New("no usable index")
 
 // openIndex opens the index at a path and checks its sum.
 func openIndex(path string) (*index, error) {
@@ -209,17 +209,17 @@ func (x *index) check() error {
 		return err
 	}
 	if x.Shape != shape {
-		return errors.New("it has the shape of another version")
+		return errors.New("it was written by another version")
 	}
 	if body != x.textsAt()+x.Texts {
-		return errors.New("its parts have other sizes than it says")
+		return errors.New("its sizes are inconsistent")
 	}
 	sum := jobs.NewChecksum()
 	if _, err := io.Copy(sum, io.NewSectionReader(x.file, 0, body)); err != nil {
 		return err
 	}
 	if found := jobs.ChecksumText(sum); found != x.Sum {
-		return fmt.Errorf("the checksum is %s, but the content has %s", x.Sum, found)
+		return fmt.Errorf("checksum is %s, computed %s", x.Sum, found)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 		return nil, unfit("has not finished, with results of %s so far (run 'prodigy resume %s', or name the job by its id to use them)",
 			check.Counted(settled, "item"), place.ID)
 	case !s.Selected:
-		return nil, unfit("has not selected all its items yet (run 'prodigy resume %s')", place.ID)
+		return nil, unfit("has not read all its items yet (run 'prodigy resume %s')", place.ID)
 	}
 	if err := job.MakeResults(place, s); err != nil {
 		return nil, err

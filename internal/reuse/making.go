@@ -40,7 +40,7 @@ func indexResults(place jobs.Job, s *job.Fold, fields []string, keyed bool) (err
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("make the index of the results: %w", err)
+			err = fmt.Errorf("create the index of results: %w", err)
 		}
 	}()
 	n := &notes{groupOf: make([]int16, s.Total), texts: map[int]span{}}
@@ -58,7 +58,7 @@ func indexResults(place jobs.Job, s *job.Fold, fields []string, keyed bool) (err
 	}
 	m, ok := job.ReadResultsMeta(place.ResultsMetaFile())
 	if !ok {
-		return errors.New("the results were changed meanwhile")
+		return errors.New("the results changed in the meantime")
 	}
 	store, err := items.OpenStore(place.ItemsFile())
 	if err != nil {

@@ -93,7 +93,7 @@ func (f *Files) deliver(a *agent.Attempt, before []fileBefore) string {
 		info, err := os.Lstat(b.written)
 		switch {
 		case err != nil:
-			return fmt.Sprintf("it did not create %s: commands write this file as ${produces} ($PRODIGY_PRODUCES), here %s", b.final, a.Produces[i])
+			return fmt.Sprintf("it did not create %s: commands must write to ${produces} ($PRODIGY_PRODUCES), here %s", b.final, a.Produces[i])
 		case !info.Mode().IsRegular():
 			return fmt.Sprintf("%s is not a file, and atomic is for files only", a.Produces[i])
 		}
@@ -152,7 +152,7 @@ func (f *Files) drop(b fileBefore) {
 		}
 	}
 	if err != nil {
-		f.Notice("files of an attempt that did not succeed: " + err.Error())
+		f.Notice("files of failed attempts: " + err.Error())
 	}
 }
 
@@ -224,7 +224,7 @@ func (f *Files) End(a *agent.Attempt, t *Attempt) (wrong string) {
 	case err != nil:
 		return err.Error()
 	case missing != "":
-		return "it did not leave " + missing
+		return "it did not create " + missing
 	}
 	t.Produced = produced
 	return ""

@@ -93,7 +93,7 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 		return nil, "", nil
 	}
 	if w.Map == nil {
-		return nil, "", job.Refusef("--since is for items, and a standard workflow has none")
+		return nil, "", job.Refusef("--since requires items, and a standard workflow has none")
 	}
 	if w.Workspace.Isolated() {
 		return nil, "", job.Refusef("--since does not work with workspaces yet: the changes of the earlier job are in its branch, not here")
@@ -118,7 +118,7 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	case meta.Simulated:
 		return nil, "", job.Refusef("--since: job %s was simulated: it has no results", place.ID)
 	case meta.Dir != c.Dir:
-		return nil, "", job.Refusef("--since: job %s was run in %s: its files are there",
+		return nil, "", job.Refusef("--since: job %s ran in %s, where its files are",
 			place.ID, meta.Dir)
 	}
 	s.JobID = place.ID
@@ -309,7 +309,7 @@ func (d *decision) partOf(raw digest, data func() digest) string {
 	case !x.OK:
 		return reasonFailed
 	case x.Group < 0:
-		return changed + "nothing is known of it, since an older version ran it"
+		return changed + "unknown, because an older version ran it"
 	case d.earlier.parts[x.Group] != "":
 		return changed + d.earlier.parts[x.Group]
 	case x.Raw != raw && x.Data != data():
@@ -453,7 +453,7 @@ func (e *earlierJob) row(x entry) (job.Result, error) {
 		err = json.Unmarshal(line, &r)
 	}
 	if err == nil && r.Index != x.Index {
-		err = fmt.Errorf("%s: the row of item %d is of item %d", e.place.ResultsFile(), x.Index, r.Index)
+		err = fmt.Errorf("%s: found item %[3]d in the row of item %[2]d", e.place.ResultsFile(), x.Index, r.Index)
 	}
 	if err != nil {
 		return r, job.Unusable(e.place, err)

@@ -38,7 +38,7 @@ var dotenvEscapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`
 func parseDotenv(data []byte) ([]dotenvVar, error) {
 	text := strings.ReplaceAll(strings.TrimPrefix(string(data), "\ufeff"), "\r\n", "\n")
 	if before, _, ok := strings.Cut(text, "\x00"); ok {
-		return nil, fmt.Errorf("line %d: a NUL byte, which no variable can hold", 1+strings.Count(before, "\n"))
+		return nil, fmt.Errorf("line %d: a NUL byte is not allowed in a variable", 1+strings.Count(before, "\n"))
 	}
 	var vars []dotenvVar
 	for at := 0; at < len(text); {
@@ -53,7 +53,7 @@ func parseDotenv(data []byte) ([]dotenvVar, error) {
 		}
 		before, value, found := strings.Cut(line, "=")
 		if !found {
-			return nil, fail(at, "want NAME=value")
+			return nil, fail(at, "must be NAME=value")
 		}
 		name := strings.TrimSpace(before)
 		if rest, ok := strings.CutPrefix(name, "export"); ok && rest != strings.TrimLeft(rest, " \t") {
@@ -68,7 +68,7 @@ func parseDotenv(data []byte) ([]dotenvVar, error) {
 			begin := end - len(value)
 			parts := dotenvQuoted().FindStringSubmatch(text[begin:])
 			if parts == nil {
-				return nil, fail(at, "the quote of %s is not closed", name)
+				return nil, fail(at, "unclosed quote in the value of %s", name)
 			}
 			end = begin + len(parts[0])
 			if behind := strings.TrimSpace(parts[3]); behind != "" && behind[0] != '#' {

@@ -44,12 +44,12 @@ func TestAFileIsReadAsItStands(t *testing.T) {
 
 func TestAMistakeIsToldWithItsLineAndWithoutItsText(t *testing.T) {
 	for text, want := range map[string]string{
-		"A=b\nhunter2":         "line 2: want NAME=value",
-		"export A":             "line 1: want NAME=value",
+		"A=b\nhunter2":         "line 2: must be NAME=value",
+		"export A":             "line 1: must be NAME=value",
 		"1A=hunter2":           "line 1: invalid variable name before \"=\": use letters",
 		"A B=hunter2":          "line 1: invalid variable name before \"=\": use letters",
 		"=hunter2":             "line 1: invalid variable name before \"=\": use letters",
-		"\n\nA=\"hunter2\nx\n": "line 3: the quote of A is not closed",
+		"\n\nA=\"hunter2\nx\n": "line 3: unclosed quote in the value of A",
 		"A='x\ny' hunter2":     "line 2: unexpected text after",
 		"A=b\nB=hunter2\x00":   "line 2: a NUL byte",
 	} {

@@ -54,7 +54,7 @@ func ofFile(w *workflow.Workflow, name string) (map[string]json.RawMessage, erro
 func ofText(w *workflow.Workflow, text string) (name string, value json.RawMessage, err error) {
 	name, written, found := strings.Cut(text, "=")
 	if !found {
-		return "", nil, fmt.Errorf("--param %s: want NAME=VALUE", text)
+		return "", nil, fmt.Errorf("--param %s: must be NAME=VALUE", text)
 	}
 	p, err := workflow.ParameterNamed(w.Parameters, name)
 	if err == nil {

@@ -161,7 +161,7 @@ func (r *resolver) original(p workflow.Profile) {
 		w, err = workflow.Parse(r.o.Source, data, workflow.ParseOptions{})
 	}
 	if err != nil {
-		r.fail(workflow.Pos{}, "the secrets of this job are written in its workflow, %s, which cannot be read: %v", r.o.Source, cause(err))
+		r.fail(workflow.Pos{}, "this job's secrets are declared in its workflow, %s, which cannot be read: %v", r.o.Source, cause(err))
 		return
 	}
 	r.restore(r.w.Env, w.Env)

@@ -258,9 +258,9 @@ func (r *resolver) checkSet(all []workflow.EnvVar) error {
 			slices.ContainsFunc(r.w.Secrets, func(s workflow.Secret) bool { return s.Name == name })
 		switch {
 		case secret:
-			return fmt.Errorf("%s is a secret: its value comes from where the workflow says", name)
+			return fmt.Errorf("%s is a secret: its value comes only from the source in the workflow", name)
 		case !slices.ContainsFunc(all, isVariable) && !slices.Contains(r.known.names, name):
-			return fmt.Errorf("the workflow has no parameter and no variable %s", name)
+			return fmt.Errorf("the workflow has no parameter or variable %s", name)
 		}
 	}
 	return nil
@@ -312,6 +312,6 @@ func (r *resolver) warnShort() {
 			continue
 		}
 		r.out.Warnings = append(r.out.Warnings, r.w.ProblemAt(workflow.Pos{Line: 1, Col: 1}, fmt.Sprintf(
-			"the secret %s has less than four characters: it is masked only where it stands as a whole word", name)))
+			"the secret %s has less than four characters: it is masked only as a whole word", name)))
 	}
 }

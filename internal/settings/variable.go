@@ -29,7 +29,7 @@ func (r *resolver) files() {
 		if err != nil {
 			missing := ""
 			if errors.Is(err, os.ErrNotExist) {
-				missing = ": a missing file is not skipped, so make it, or leave it out"
+				missing = ": create the file, or remove it from the list"
 			}
 			r.fail(name.Pos, "env_files: %s: %v%s", path, cause(err), missing)
 			continue
@@ -61,7 +61,7 @@ func (r *resolver) read(name string) ([]byte, error) {
 	defer check.Quietly(file.Close)
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("the file has more than %d bytes", maxFile)
+		err = fmt.Errorf("the file exceeds %d bytes", maxFile)
 	}
 	return data, err
 }
@@ -203,9 +203,9 @@ func Check(w *workflow.Workflow) []workflow.Problem {
 	for _, p := range w.Parameters {
 		switch {
 		case taken[p.Name]:
-			found = append(found, p.Pos.Problem("parameter %s: a variable has this name, choose another", p.Name))
+			found = append(found, p.Pos.Problem("parameter %s: a variable has this name; choose another", p.Name))
 		case template.ReservedName(p.Name):
-			found = append(found, p.Pos.Problem("parameter %s: a variable of that name would steer the shell or its programs; choose another", p.Name))
+			found = append(found, p.Pos.Problem("parameter %s: a variable of this name would change how the shell or its programs behave; choose another", p.Name))
 		}
 	}
 	return found
@@ -238,7 +238,7 @@ func (s scope) output(ctx context.Context, command workflow.Text, dir string, en
 		return "", err
 	}
 	if inv.Values != "" || inv.AsFile {
-		return "", errors.New("the values of the command are too large")
+		return "", errors.New("the command's values are too large")
 	}
 	stdout := &process.Capture{Limit: 2 * maxOutput}
 	stderr := &process.Capture{Limit: 8 << 10}
@@ -251,7 +251,7 @@ func (s scope) output(ctx context.Context, command workflow.Text, dir string, en
 	}
 	switch said := check.LastLine(stderr.Tail(2 << 10)); {
 	case exit.Start != nil:
-		return "", fmt.Errorf("the command cannot be started: %w", exit.Start)
+		return "", fmt.Errorf("cannot start the command: %w", exit.Start)
 	case exit.TimedOut:
 		return "", fmt.Errorf("the command took longer than %s", maxTime)
 	case exit.Code != 0 && said != "":
@@ -267,9 +267,9 @@ func (s scope) output(ctx context.Context, command workflow.Text, dir string, en
 func fits(value string) error {
 	switch {
 	case len(value) > maxOutput:
-		return fmt.Errorf("the value has more than %d bytes", maxOutput)
+		return fmt.Errorf("the value exceeds %d bytes", maxOutput)
 	case strings.IndexByte(value, 0) >= 0:
-		return errors.New("the value holds a NUL byte, which no variable can")
+		return errors.New("the value contains a NUL byte, which is not allowed in a variable")
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ var (
 	}
 	inputSink = sink{
 		what: "shell code", printed: codePiped,
-		printedSays: "reaches a shell as code through its input; use |sh where it is one word of that code",
+		printedSays: "reaches a shell as code through its input; use |sh if it is a single word of that code",
 	}
 	commandSink = sink{
 		what:   "a command position",
@@ -127,7 +127,7 @@ func (s sink) remedyFor(src *Value, written string) string {
 	case s.remedy != "":
 		return s.remedy
 	case src.Item:
-		return "let that code read the variable itself, in single quotes"
+		return "put the code in single quotes and let it read the variable itself"
 	}
 	name, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(written, "$"), "{}"), ":-")
 	return "use ${" + name + "|sh} there, outside the quotes of that code"

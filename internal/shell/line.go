@@ -75,8 +75,8 @@ func (l Line) Rows(link bool, read func(file string) ([]string, error)) ([][]str
 	rows := [][]string{nil}
 	for _, group := range groups {
 		if len(rows)*len(group) > maxCombinations {
-			return nil, fmt.Errorf("the lists have more than %d combinations: write them to a file with a tab between "+
-				"them, and use -a FILE --colsep '\\t'", maxCombinations)
+			return nil, fmt.Errorf("the lists have more than %d combinations: write these to a file, separated by tabs, "+
+				"and use -a FILE --colsep '\\t'", maxCombinations)
 		}
 		longer := [][]string{}
 		for _, row := range rows {

@@ -169,7 +169,7 @@ func (s Shorthand) Words(words []string) (string, error) {
 	}
 	for _, word := range words {
 		if !utf8.ValidString(word) {
-			return "", fmt.Errorf("the word %q is not UTF-8", word)
+			return "", fmt.Errorf("word %q is not valid UTF-8", word)
 		}
 		code, first, err := replaced(word, s.at, quoteConstant)
 		if err != nil {
@@ -239,7 +239,7 @@ func (s Shorthand) Script(text string) (string, error) {
 		return "", errors.New("the command is empty")
 	}
 	if !utf8.ValidString(text) {
-		return "", fmt.Errorf("the script %q is not UTF-8", text)
+		return "", fmt.Errorf("script %q is not valid UTF-8", text)
 	}
 	if s.Replace != "" && strings.Contains(text, s.Replace) {
 		return strings.ReplaceAll(text, s.Replace, s.item()), nil
@@ -365,7 +365,7 @@ func (r *replacer) refuse(node syntax.Node) {
 // quotesError returns the error for a shorthand in quotes, with the command to type if that means the item.
 func (r *replacer) quotesError(text string) error {
 	meant, _, _ := replaced(r.src, r.style.inQuotes, strings.Clone)
-	return fmt.Errorf("%s is inside quotes and may be meant literally: use -- %s if it is the item, which is always "+
+	return fmt.Errorf("%s is inside quotes, and possibly literal: use -- %s for the item, which is always "+
 		"one argument; to use braces literally, set another placeholder with -I STR", text, Quote(meant))
 }
 

@@ -112,7 +112,7 @@ type dollars limit.USD
 func (d *dollars) ReadText(text string) error {
 	f, err := quantityOf[limit.USD]().parse(text)
 	if *d = dollars(f); err != nil {
-		return check.Want("an amount of US dollars, as in $12.40")
+		return check.Want("an amount of US dollars, such as $12.40")
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (n *numbers) ReadText(text string) (err error) {
 		n.most, err = strconv.Atoi(last)
 	}
 	if err != nil || n.most < n.least {
-		return check.Want("a whole number, or a range of them as in 3-5")
+		return check.Want("an integer or a range such as 3-5")
 	}
 	return nil
 }
@@ -172,10 +172,10 @@ func ParseCases(file string, data []byte) (all Cases, err error) {
 // Check returns what is wrong with all.
 func (all *Cases) Check() []check.Finding {
 	var found check.Findings
-	found.Require(len(all.Cases) > 0, "", "there are no cases")
+	found.Require(len(all.Cases) > 0, "", "no test cases")
 	names := map[string]bool{}
 	for i, c := range all.Cases {
-		found.Require(!names[c.Name], "cases."+strconv.Itoa(i), "there are two cases named %q", c.Name)
+		found.Require(!names[c.Name], "cases."+strconv.Itoa(i), "duplicate case name %q", c.Name)
 		names[c.Name] = true
 	}
 	return found
@@ -301,7 +301,7 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 	for id, letter := range check.ByKey(e.Letters) {
 		switch got, is := o.letters[id]; {
 		case !is:
-			wrong = append(wrong, fmt.Sprintf("dead letter %s: there is none, want %s", id, letter))
+			wrong = append(wrong, fmt.Sprintf("dead letter %s: not found, want %s", id, letter))
 		case string(got) != letter && letter != "any":
 			differ("dead letter "+id, got, letter)
 		}
@@ -332,7 +332,7 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 		if o.next > 0 {
 			after = "after " + e.Events[o.next-1].String()
 		}
-		wrong = append(wrong, fmt.Sprintf("events: %s did not come %s", e.Events[o.next], after))
+		wrong = append(wrong, fmt.Sprintf("events: no %s %s", e.Events[o.next], after))
 	}
 	return wrong
 }

@@ -57,11 +57,11 @@ cases:
 	got := seen.Check(c, 0, mapreduce.Result{State: jobs.Stopped, Reason: "paused", Duration: 59 * time.Second}, tally)
 	want := []string{
 		`reason: got "paused", want "stopped" in it`,
-		"dead letter e: there is none, want network",
+		"dead letter e: not found, want network",
 		"dead letter d: got timeout, want none",
 		"retries: got 0, want 1 to 2",
 		"duration: got 59s, want at least 1m",
-		"events: AgentFailed attempt=2 item_id=d did not come after AgentStarted",
+		"events: no AgentFailed attempt=2 item_id=d after AgentStarted",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

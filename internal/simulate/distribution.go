@@ -85,7 +85,7 @@ func (d *Draws[T]) ReadText(text string) error {
 	args := check.Each(strings.Split(list, ","), strings.TrimSpace)
 	parameters := map[string]int{"const": 1, "exponential": 1, "uniform": 2, "lognormal": 2}
 	if !closed || len(args) != parameters[form] {
-		return fmt.Errorf("%q: want one of %s", text, d.Forms())
+		return fmt.Errorf("%q must be one of %s", text, d.Forms())
 	}
 	parse := quantityOf[T]().parse
 	a, err := parse(args[0])
@@ -103,7 +103,7 @@ func (d *Draws[T]) ReadText(text string) error {
 		d.sample = func(r *rand.Rand) float64 { return a + r.Float64()*(b-a) }
 	case "lognormal":
 		if b, second = strconv.ParseFloat(args[1], 64); second != nil || !(b >= 0 && b <= maxSigma) {
-			second = fmt.Errorf("sigma %q: want a number from 0 to %d", args[1], maxSigma)
+			second = fmt.Errorf("sigma %q must be a number between 0 and %d", args[1], maxSigma)
 		}
 		d.sample = func(r *rand.Rand) float64 { return a * math.Exp(b*r.NormFloat64()) }
 	}

@@ -44,13 +44,13 @@ func TestDistributionsHaveTheirBoundsAndMeans(t *testing.T) {
 
 func TestWhatIsNoDistributionIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                   `"": "" is not a duration: write a number and a unit, as in 500ms, 30s or 1h30m`,
-		"gauss(1s)":          `"gauss(1s)": want one of 2s, const(2s), uniform(1s, 3s), exponential(2s), lognormal(2s, 0.8)`,
-		"uniform(1s)":        `"uniform(1s)": want one of 2s, const(2s), uniform(1s, 3s), exponential(2s), lognormal(2s, 0.8)`,
-		"uniform(1s, 2s":     `"uniform(1s, 2s": want one of 2s, const(2s), uniform(1s, 3s), exponential(2s), lognormal(2s, 0.8)`,
+		"":                   `"": invalid duration "": use a number and a unit, such as 500ms, 30s or 1h30m`,
+		"gauss(1s)":          `"gauss(1s)" must be one of 2s, const(2s), uniform(1s, 3s), exponential(2s), lognormal(2s, 0.8)`,
+		"uniform(1s)":        `"uniform(1s)" must be one of 2s, const(2s), uniform(1s, 3s), exponential(2s), lognormal(2s, 0.8)`,
+		"uniform(1s, 2s":     `"uniform(1s, 2s" must be one of 2s, const(2s), uniform(1s, 3s), exponential(2s), lognormal(2s, 0.8)`,
 		"uniform(3s, 1s)":    `"uniform(3s, 1s)": 3s is more than 1s`,
-		"lognormal(1s, -1)":  `"lognormal(1s, -1)": sigma "-1": want a number from 0 to 5`,
-		"lognormal(1s, NaN)": `"lognormal(1s, NaN)": sigma "NaN": want a number from 0 to 5`,
+		"lognormal(1s, -1)":  `"lognormal(1s, -1)": sigma "-1" must be a number between 0 and 5`,
+		"lognormal(1s, NaN)": `"lognormal(1s, NaN)": sigma "NaN" must be a number between 0 and 5`,
 	} {
 		if err := new(Distribution).ReadText(text); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
@@ -74,7 +74,7 @@ func TestWhatAgentsUseHasTheSameForms(t *testing.T) {
 			t.Errorf("%q: got %d, %v, want %d", text, c.Draw(r), err, want)
 		}
 	}
-	if err := new(Costs).ReadText("gauss($1)"); err == nil || err.Error() != `"gauss($1)": want one of $0.05, const($0.05), uniform($0.01, $0.10), exponential($0.05), lognormal($0.05, 0.8)` {
+	if err := new(Costs).ReadText("gauss($1)"); err == nil || err.Error() != `"gauss($1)" must be one of $0.05, const($0.05), uniform($0.01, $0.10), exponential($0.05), lognormal($0.05, 0.8)` {
 		t.Errorf("got %v", err)
 	}
 	if err := new(Counts).ReadText("20 k"); err == nil {

@@ -422,13 +422,13 @@ func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
 		return selected, nil
 	}
 	if w.Setup != nil && len(items.CheckInput(w.Map, env)) > 0 {
-		selected.Made = "does not exist yet: setup, which was not run, may create it"
+		selected.Made = "does not exist yet; setup may create it"
 		return selected, nil
 	}
 	total := 0
 	for it, err := range items.Select(ctx, w.Map, env) {
 		if _, empty := errors.AsType[*items.EmptyError](err); empty && w.Setup != nil {
-			selected.Made = "has no items yet: setup, which was not run, may make some"
+			selected.Made = "has no items yet; setup may create some"
 			return selected, nil
 		}
 		if err != nil {
@@ -468,7 +468,7 @@ func checkFields(w *workflow.Workflow, seen items.Fields) ([]workflow.Problem, e
 	problems, warnings := agent.CheckFields(w, fields)
 	for _, found := range [][]workflow.Problem{problems, warnings} {
 		for i := range found {
-			found[i].Message += ": no item has such a field"
+			found[i].Message += ": no item has this field"
 		}
 	}
 	if len(problems) == 0 {
@@ -522,13 +522,13 @@ func PlanCost(w *workflow.Workflow, set ai.Set, maxCost limit.USD, selected *Pla
 		told := p != nil && p.TellsCost(cmp.Or(model, p.Model))
 		switch {
 		case !told:
-			c.By[name] = "nobody: it does not say what it costs, and its model has no price"
+			c.By[name] = "not enforced: the CLI does not report its cost, and its model has no price"
 		case p.Options["max_cost"] != nil:
-			c.By[name] = "itself, to the end of the call that reaches the limit"
+			c.By[name] = "enforced by the CLI, which finishes the call that reaches it"
 		case p.AddsUpCost():
-			c.By[name] = "prodigy, which adds up what it says and ends it at the limit"
+			c.By[name] = "enforced by prodigy, which adds up the costs that the CLI reports"
 		default:
-			c.By[name] = "prodigy, which knows what an agent has cost when it has ended, and starts no other at the limit"
+			c.By[name] = "enforced by prodigy between agents: the CLI reports its cost only at the end"
 		}
 		limited := most > 0 && told
 		if ofItems := at.Section == "map" || at.Section == "workspace.resolve" ||

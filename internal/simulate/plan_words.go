@@ -82,11 +82,11 @@ func (p Plan) printWorst(l term.Lines) {
 	line("the job", p.WorstJob, "")
 	switch {
 	case p.Unlimited != "":
-		l.Printf("worst case of the job: unlimited, because %s has no timeout", p.Unlimited)
+		l.Printf("worst case: unlimited, because %s has no timeout", p.Unlimited)
 	case p.WorstJob == nil && p.Items != nil && p.MaxParallel == 0:
-		l.Print("worst case of the job: depends on the workers")
+		l.Print("worst case: depends on the workers")
 	case p.WorstJob == nil:
-		l.Print("worst case of the job: depends on the number of items")
+		l.Print("worst case: depends on the number of items")
 	}
 }
 
@@ -202,9 +202,9 @@ func (p PlannedFleet) print(l term.Lines, slots int) {
 	}
 	switch {
 	case p.OfWorkers:
-		l.Printf("slots: those of the workers, which may change; now %d", slots)
+		l.Printf("slots: as provided by the workers, currently %d", slots)
 	case len(fit) > 0 && p.Slots < p.Max:
-		l.Printf("slots: %d, of which the workers now provide %d", p.Max, p.Slots)
+		l.Printf("slots: %d, the workers currently provide %d", p.Max, p.Slots)
 	default:
 		l.Printf("slots: %d", p.Max)
 	}
@@ -220,7 +220,7 @@ func (p PlannedFleet) print(l term.Lines, slots int) {
 	}
 	l.Printf("fleet: %s: %s", term.Visible(p.Broker), term.Visible(found))
 	if len(unfit) > 0 {
-		l.Printf("workers that would not take part: %s", check.Few(unfit, plannedWorkers))
+		l.Printf("workers not available for this job: %s", check.Few(unfit, plannedWorkers))
 	}
 }
 
@@ -244,7 +244,7 @@ func (c PlannedCost) print(l term.Lines) {
 		line("the job", c.Job, "")
 	}
 	for name, by := range check.ByKey(c.By) {
-		l.Printf("  %s is limited by %s", term.Visible(name), by)
+		l.Printf("  budget of %s: %s", term.Visible(name), by)
 	}
 }
 

@@ -119,7 +119,7 @@ func (s *span) ReadText(text string) (err error) {
 		s.last, err = strconv.Atoi(last)
 	}
 	if err != nil || s.first < 1 || s.last != 0 && s.last < s.first {
-		return check.Want("a number from 1, or a range of them: 2, 2-4 or 2-")
+		return check.Want("a number of at least 1 or a range: 2, 2-4 or 2-")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ var phases = []string{"setup", "map", "reduce", "merge", phaseVerify, "workspace
 func (e *Ending) Check() []check.Finding {
 	var found check.Findings
 	found.Require(e.Signal == "" || len(e.Signal) > 3 && e.Signal[:3] == "SIG", "signal",
-		"signal: want a name such as SIGKILL")
+		"signal: must be a name such as SIGKILL")
 	known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeClientError),
 		string(retry.TypeCommandFailed))
 	requireWord(&found, "error", "error: unknown type", string(e.Fails), known)
@@ -152,26 +152,26 @@ func (one *rule) Check() []check.Finding {
 	found := check.Findings(one.Ending.Check())
 	for key, patterns := range map[string][]string{"item": one.Items, "step": one.Steps} {
 		for _, pattern := range patterns {
-			found.Require(doublestar.ValidatePattern(pattern), key, "%s: %q is no pattern", key, pattern)
+			found.Require(doublestar.ValidatePattern(pattern), key, "%s: invalid pattern %q", key, pattern)
 		}
 	}
 	requireWord(&found, "phase", "phase: unknown phase", one.Phase, phases)
-	found.Require(one.To == 0 || one.To > one.From, "", "to: want a time after from")
+	found.Require(one.To == 0 || one.To > one.From, "", "to: must be later than from")
 	ofCommand := one.Ending != Ending{} || len(one.Steps) > 0 || one.Phase != "" || one.Try != span{}
 	switch {
 	case one.isOfMerges():
-		found.Require(!ofCommand, "", "conflict is about the merge of what an attempt did, "+
-			"not about a command: it goes with item, where, attempt, from, to and chance")
+		found.Require(!ofCommand, "", "conflict applies to merging an attempt's changes, "+
+			"not to a command; use it with item, where, attempt, from, to and chance")
 	case one.Signal != "":
 		found.Require(one.Exit == nil, "", "exit and signal cannot be used together: "+
 			"a command killed by a signal has no exit code")
-		found.Require(one.Fails == "", "", "error is about a command that exits with another code than 0")
+		found.Require(one.Fails == "", "", "error requires a non-zero exit code")
 	case one.Fails != "":
 		found.Require(one.Exit == nil || *one.Exit != 0, "",
-			"error is about a command that exits with another code than 0")
+			"error requires a non-zero exit code")
 	}
 	found.Require(one.Resets == 0 || one.Fails == retry.TypeQuota || one.Used > 0 || one.isOfMerges(), "",
-		"resets is about the limit of a plan: write it with error: quota, or with limit_used")
+		"resets applies to a plan limit: use it with error: quota or limit_used")
 	return found
 }
 

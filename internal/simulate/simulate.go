@@ -229,7 +229,7 @@ func (o *Outcome) curb(a agent.SimulatedAgent) (share float64) {
 		share = float64(most) / float64(o.Use.Cost)
 		o.Takes = time.Duration(float64(o.Takes) * share)
 		o.Hangs, o.ExitCode, o.Signal, o.Type, o.Resets = false, 1, "", retry.TypeBudget, 0
-		o.Stderr = "it has cost " + most.String() + ", which is all that it may cost\n"
+		o.Stderr = "it reached its maximum cost of " + most.String() + "\n"
 	}
 	if o.Hangs && a.Stall > 0 {
 		o.Hangs, o.Takes, o.ExitCode, o.Signal, o.Type = false, a.Stall, 1, "", retry.TypeStalled
@@ -262,7 +262,7 @@ type TimeError struct{ After time.Duration }
 
 // Error says how far the simulation came.
 func (e *TimeError) Error() string {
-	return fmt.Sprintf("the simulation ended after %s of its time: the job would still be running",
+	return fmt.Sprintf("the simulation ended after %s of virtual time, with the job still running",
 		duration.Format(e.After))
 }
 

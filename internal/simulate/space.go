@@ -202,7 +202,7 @@ func (s *space) History(context.Context, string, string) (gitspace.History, erro
 
 // Adopt refuses: there is no dead letter of a simulated job that is run again.
 func (s *space) Adopt(context.Context, string, string, int, int) (gitspace.Work, error) {
-	return gitspace.Work{}, errors.New("the job is simulated")
+	return gitspace.Work{}, errors.New("not supported in a simulation")
 }
 
 // Clean removes nothing.

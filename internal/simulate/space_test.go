@@ -127,8 +127,8 @@ outcomes:
 
 func TestARuleAboutMergesIsAboutNothingElse(t *testing.T) {
 	for text, want := range map[string]string{
-		"{outcomes: [{conflict: true, exit: 1}]}":     "o.yml:1:13: conflict is about the merge",
-		"{outcomes: [{conflict: true, step: fetch}]}": "o.yml:1:13: conflict is about the merge",
+		"{outcomes: [{conflict: true, exit: 1}]}":     "o.yml:1:13: conflict applies to merging",
+		"{outcomes: [{conflict: true, step: fetch}]}": "o.yml:1:13: conflict applies to merging",
 		"{outcomes: [{phase: verfy}]}":                `o.yml:1:21: phase: unknown phase "verfy" (did you mean "verify"?)`,
 	} {
 		_, err := ParseScript("o.yml", []byte(text))

@@ -10,7 +10,7 @@ import (
 )
 
 // errStuck is the error of inVirtualTime when everything waits, and nothing is due that could end it.
-var errStuck = errors.New("all that runs waits, and nothing is due")
+var errStuck = errors.New("simulation deadlock: every running item is waiting, and no timer is pending")
 
 // inVirtualTime calls f in time that does not pass by itself: it stands still while anything works, and moves
 // on to the next timer once all goroutines wait. It is start when f is called. The error is that of f.

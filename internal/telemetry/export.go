@@ -156,8 +156,8 @@ type gate struct {
 }
 
 var (
-	errAway = errors.New("the collector did not answer before")
-	errSlow = errors.New("the collector did not answer in time")
+	errAway = errors.New("the collector did not respond earlier")
+	errSlow = errors.New("the collector did not respond in time")
 )
 
 // made counts one more span or log record that is handed to the SDK.

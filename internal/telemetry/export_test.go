@@ -311,7 +311,7 @@ func TestAnExportAfterwardsIsWhatTheRunsExported(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"the job has begun", "a: exit code 6", "stopped: interrupted", "job resumed: 0 done, 1 remaining", "completed: 1 of 1 items succeeded"}; !slices.Equal(bodies, want) {
+	if want := []string{"job started", "a: exit code 6", "stopped: interrupted", "job resumed: 0 done, 1 remaining", "completed: 1 of 1 items succeeded"}; !slices.Equal(bodies, want) {
 		t.Errorf("%q", bodies)
 	}
 	metrics := map[string]string{}

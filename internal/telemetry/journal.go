@@ -126,7 +126,7 @@ func (j *journal) write(l line) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if _, err := j.file.Write(append(data, '\n')); err != nil {
-		return fmt.Errorf("write down a notification: %w", err)
+		return fmt.Errorf("save notification: %w", err)
 	}
 	j.apply(l)
 	return nil

@@ -263,7 +263,7 @@ func (m *Metrics) families(now time.Time) []family {
 		m.ofAgents(&f)
 	}
 	if m.dropped != nil {
-		f.add("prodigy_otel_dropped_total", "What was not exported to OpenTelemetry, by signal.",
+		f.add("prodigy_otel_dropped_total", "Items of telemetry that could not be exported to OpenTelemetry, by signal.",
 			by(&f, "signal", m.dropped)...)
 	}
 	return f.list
@@ -309,13 +309,13 @@ func (f *families) of(d distribution, labels ...string) sample {
 // ofJob adds what the job is, its state, and the numbers of its items.
 func (m *Metrics) ofJob(f *families, now time.Time) {
 	v := m.view
-	f.add("prodigy_job_info", "The job that these metrics are of.", f.is(1, "job_id", v.ID, "mode", v.Mode))
+	f.add("prodigy_job_info", "Information about the job.", f.is(1, "job_id", v.ID, "mode", v.Mode))
 	var states []sample
 	for _, s := range []jobs.State{jobs.Running, jobs.Completed, jobs.Failed, jobs.Stopped, jobs.Cancelled} {
 		states = append(states, f.is(oneIf(v.State == s), "state", string(s)))
 	}
-	f.add("prodigy_job_state", "Which state the job is in: 1 for that, 0 for the others.", states...)
-	f.add("prodigy_job_start_time_seconds", "When this run of the job began, in seconds since 1970.",
+	f.add("prodigy_job_state", "State of the job: 1 for the current state, 0 for all others.", states...)
+	f.add("prodigy_job_start_time_seconds", "Start time of the current run, in seconds since the Unix epoch.",
 		f.is(float64(v.RunBegan.UnixMicro())/1e6))
 	running, waiting := v.Running(now), v.Waiting(now)
 	merging, _ := v.Merging(now)
@@ -331,22 +331,22 @@ func (m *Metrics) ofJob(f *families, now time.Time) {
 	if merging > 0 {
 		items = append(items, f.is(float64(merging), "state", "merging"))
 	}
-	f.add("prodigy_items", "Items of the job, by their state.", items...)
+	f.add("prodigy_items", "Number of items by state.", items...)
 }
 
 // ofAttempts adds what became of the attempts, and how long they and their steps took.
 func (m *Metrics) ofAttempts(f *families) {
-	f.add("prodigy_attempts_total", "Attempts at items that have ended, by outcome.", by(f, "outcome", m.attempts)...)
-	f.add("prodigy_attempt_failures_total", "Attempts that failed, by error type.", by(f, "error_type", m.failures)...)
-	f.add("prodigy_retries_total", "Retries of items and steps, by the error type of the failure before.",
+	f.add("prodigy_attempts_total", "Finished attempts by outcome.", by(f, "outcome", m.attempts)...)
+	f.add("prodigy_attempt_failures_total", "Failed attempts by error type.", by(f, "error_type", m.failures)...)
+	f.add("prodigy_retries_total", "Retries of items and steps, by error type of the preceding failure.",
 		by(f, "error_type", m.view.Retried.Types)...)
-	f.add("prodigy_dead_letters_total", "Items that were dead-lettered.", f.is(float64(m.letters)))
-	f.add("prodigy_attempt_duration_seconds", "How long attempts at items took.", f.of(m.took))
+	f.add("prodigy_dead_letters_total", "Number of dead-lettered items.", f.is(float64(m.letters)))
+	f.add("prodigy_attempt_duration_seconds", "Duration of attempts.", f.of(m.took))
 	var steps []sample
 	for name, took := range check.ByKey(m.steps) {
 		steps = append(steps, f.of(*took, "step", name))
 	}
-	f.add("prodigy_step_duration_seconds", "How long steps took, with their retries and the waits for them.", steps...)
+	f.add("prodigy_step_duration_seconds", "Duration of steps, including their retries and the delays between them.", steps...)
 }
 
 // ofLimits adds how much may run and start, and what holds starts back.
@@ -356,10 +356,10 @@ func (m *Metrics) ofLimits(f *families, now time.Time) {
 	if v.Limit != nil {
 		slots = v.Limit.Limit
 	}
-	f.add("prodigy_slots", "How many items may run at once.", f.is(float64(slots)))
-	f.add("prodigy_slots_used", "How many slots are in use.", f.is(float64(v.Running(now))))
+	f.add("prodigy_slots", "Maximum number of items that run at a time.", f.is(float64(slots)))
+	f.add("prodigy_slots_used", "Number of slots in use.", f.is(float64(v.Running(now))))
 	if v.Limit != nil && v.Limit.Rate > 0 {
-		f.add("prodigy_adapted_starts_per_second", "Starts in a second that the adaptive limit allows.",
+		f.add("prodigy_adapted_starts_per_second", "Starts per second allowed by the adaptive limit.",
 			f.is(v.Limit.Rate))
 	}
 	var rates []sample
@@ -367,11 +367,11 @@ func (m *Metrics) ofLimits(f *families, now time.Time) {
 		rates = append(rates, f.is(r.PerSecond, "per", r.Per, "step", r.Step))
 	}
 	f.add("prodigy_rate_starts_per_second",
-		"Starts in a second that a rate of the workflow allows: "+
-			"of agents, or of a step; for each value of per, if it has one.", rates...)
-	f.add("prodigy_rate_wait_seconds_total", "Time in which an item had a slot and waited for its turn of the rate.",
+		"Starts per second allowed by a rate limit of the workflow: "+
+			"of items or of a step, and of each key if it has per.", rates...)
+	f.add("prodigy_rate_wait_seconds_total", "Total time that items with a slot waited for a rate limit.",
 		f.is(m.waited.Seconds()))
-	f.add("prodigy_starts_held", "Whether nothing starts, by what holds it back: windows, guards, or a person.",
+	f.add("prodigy_starts_held", "1 while no items may start, by cause: windows, guards, or person (paused).",
 		f.is(oneIf(v.IsHeld("guards")), "by", "guards"),
 		f.is(oneIf(v.IsHeld(events.ByPerson)), "by", "person"),
 		f.is(oneIf(v.IsHeld("windows")), "by", "windows"))
@@ -386,9 +386,9 @@ func (m *Metrics) ofBreakers(f *families) {
 			states = append(states, f.is(float64(notClosed[scope][state]), "scope", scope, "state", string(state)))
 		}
 	}
-	f.add("prodigy_breakers", "How many circuit breakers are open or half-open, of a scope of which one has opened.",
+	f.add("prodigy_breakers", "Open and half-open circuit breakers, by scope, once a breaker of the scope has opened.",
 		states...)
-	f.add("prodigy_breaker_openings_total", "How often a circuit breaker of the scope has opened.",
+	f.add("prodigy_breaker_openings_total", "Number of times that a circuit breaker has opened, by scope.",
 		by(f, "scope", m.opened)...)
 }
 
@@ -399,11 +399,11 @@ func (m *Metrics) ofAgents(f *families) {
 	for preset, spent := range check.ByKey(t.Presets) {
 		costs = append(costs, f.is(float64(spent.Cost)/float64(limit.Dollar), "preset", preset))
 	}
-	f.add("prodigy_agent_cost_usd_total", "What AI agents of the job have cost, as far as that is known.", costs...)
-	f.add("prodigy_agent_runs_total", "Runs of AI agents of the job.", f.is(float64(t.Agents)))
-	f.add("prodigy_agent_runs_unknown_cost_total", "Runs of AI agents whose cost is not known.",
+	f.add("prodigy_agent_cost_usd_total", "Total known cost of AI agents.", costs...)
+	f.add("prodigy_agent_runs_total", "Number of AI agent runs.", f.is(float64(t.Agents)))
+	f.add("prodigy_agent_runs_unknown_cost_total", "Number of AI agent runs of unknown cost.",
 		f.is(float64(t.Unknown)))
-	f.add("prodigy_agent_tokens_total", "Tokens that AI agents of the job have used, as far as that is known.",
+	f.add("prodigy_agent_tokens_total", "Total known token use of AI agents.",
 		f.is(float64(t.Tokens.Cached), "kind", "cached"),
 		f.is(float64(t.Tokens.Input), "kind", "input"),
 		f.is(float64(t.Tokens.Output), "kind", "output"))

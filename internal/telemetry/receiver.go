@@ -195,7 +195,7 @@ func newNotifier(job jobs.Job, workflow string, from int64, targets []Target, to
 		if from > 1 {
 			all, err := untoldBefore(job, book, targets, from)
 			if err != nil {
-				told("what earlier runs have not told is not told: " + err.Error())
+				told("pending notifications of earlier runs are dropped: " + err.Error())
 			}
 			for i, r := range n.receivers {
 				r.untold = all[i]

@@ -131,7 +131,7 @@ func (r *Run) prepareExport() error {
 	case err != nil && r.config.OTel:
 		return fmt.Errorf("--otel: %w", err)
 	case err != nil: // the variables may be meant for other programs
-		r.Notes = append(r.Notes, "note: the job is not exported to OpenTelemetry: "+err.Error())
+		r.Notes = append(r.Notes, "warning: not exporting to OpenTelemetry: "+err.Error())
 		return nil
 	}
 	r.Exports = true
@@ -160,7 +160,7 @@ func (r *Run) begin(first events.Record) {
 	}
 	var err error
 	if r.job, err = r.config.Home.Find(first.JobID); err != nil {
-		r.config.Told("the job is told to nobody: " + err.Error())
+		r.config.Told("no telemetry and no notifications: " + err.Error())
 		return
 	}
 	if len(r.targets) > 0 {
@@ -214,8 +214,8 @@ func (r *Run) Close(ctx context.Context) {
 
 // endExport waits for the export to end, and says what did not reach the collector.
 func (r *Run) endExport() {
-	const unexported = "the job was not exported to OpenTelemetry, or not all of it: "
-	err := errors.New("that took too long")
+	const unexported = "the export to OpenTelemetry is incomplete: "
+	err := errors.New("it took too long")
 	select {
 	case <-r.exported:
 		err = r.failed

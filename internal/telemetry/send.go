@@ -122,7 +122,7 @@ func (w *webhook) Send(ctx context.Context, id string, body []byte) error {
 	}
 	defer check.Quietly(res.Body.Close)
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer)
-	err = errors.New("the answer was " + res.Status)
+	err = errors.New("the receiver responded with " + res.Status)
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
 		return nil

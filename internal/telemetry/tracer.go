@@ -295,7 +295,7 @@ func (t *tracer) stepCompleted(at time.Time, e events.StepCompleted) {
 	}
 	failure := ""
 	if e.Failed {
-		failure = "failed, which was forgiven"
+		failure = "failed, but the failure was allowed"
 	}
 	s.Error = ""
 	t.close(atStep, "", at, failure, attr{"prodigy.step.kind", e.Kind}, attr{"process.exit.code", e.ExitCode})

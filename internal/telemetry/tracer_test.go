@@ -141,7 +141,7 @@ job w 0-19 !reduce: exit code 3 failed
 		said = append(said, fmt.Sprintf("%d %s", l.Severity, l.Body))
 	}
 	compare(t, said, `
-9 the job has begun
+9 job started
 13 a: exit code 1
 17 a: exit code 2
 17 sum: exit code 3
@@ -329,8 +329,8 @@ job w 0-13 stopped
 		said = append(said, fmt.Sprintf("%d %s", l.Severity, l.Body))
 	}
 	compare(t, said, `
-9 the job has begun
+9 job started
 13 verify: exit code 1
-9 the workspace of slot 1 is deleted: its .git is gone
+9 deleted the workspace of slot 1: its .git is gone
 13 stopped: by hand`)
 }

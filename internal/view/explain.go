@@ -179,7 +179,7 @@ func (x *explainer) itemEvent(r events.Record, before Status) {
 		case after == Merging:
 			x.tell(r, "changes waiting to merge")
 		case ended && end.How.GivenBack() && after == DeadLetter:
-			x.tell(r, "it remains a dead letter until it succeeds")
+			x.tell(r, "remains a dead letter until it succeeds")
 		default:
 			x.tell(r)
 		}
@@ -221,7 +221,7 @@ func (x *explainer) started(r events.Record, e events.AgentStarted, before Statu
 		why = append(why, "running alone: its worker was lost before, possibly because of this item")
 	}
 	if e.Alone {
-		why = append(why, "running alone after all others: the run crashed, or it was killed, beside others")
+		why = append(why, "running alone after all others: the run crashed, or the item was killed, while other items were running")
 	}
 	if e.Reason != "" {
 		why = append(why, "not reused: "+e.Reason)
@@ -326,7 +326,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed, before Status)
 	}
 	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
 	for _, c := range e.Conflicts {
-		why = append(why, "conflict in "+c.Path+term.Prefixed(", which was changed by ", strings.Join(c.With, ", ")))
+		why = append(why, "conflict in "+c.Path+term.Prefixed(", also changed by ", strings.Join(c.With, ", ")))
 	}
 	if e.Commit != "" {
 		why = append(why, "changes kept as "+events.ShortCommit(e.Commit))
@@ -339,7 +339,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed, before Status)
 		p := x.policy.Retries()
 		why = append(why, x.delay(p, "", s.Attempts, time.Duration(*e.DelayMS))+", due at "+clock(*e.RetryAt))
 		if s.ExpiresAt != nil && p != nil {
-			why = append(why, fmt.Sprintf("retry budget: %s of %s waited including this", s.WaitedMS,
+			why = append(why, fmt.Sprintf("retry budget: %s of %s used", s.WaitedMS,
 				duration.Format(p.Budget)))
 		}
 	}
@@ -349,7 +349,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed, before Status)
 
 // unsettled says what a resume does with an item that has no outcome, by its status.
 var unsettled = map[Status]string{
-	Pending: "the item starts again",
+	Pending: "the item restarts",
 	Waiting: "the item keeps its due time",
 	Merging: "its changes are merged first, without running it again",
 }
@@ -363,7 +363,7 @@ func (x *explainer) jobEvent(r events.Record, before Status, attempt *Attempt) {
 		}
 	case events.QuotaPaused:
 		if e.Item == x.out.ItemID {
-			x.tell(r, e.Cause()+"; no attempt is charged: "+e.Error)
+			x.tell(r, e.Cause()+"; not counted as an attempt: "+e.Error)
 		}
 	case events.RetryNowRequested:
 		if e.Names(x.out.ItemID) && (before == Waiting || before == InFlight) {
@@ -373,7 +373,7 @@ func (x *explainer) jobEvent(r events.Record, before Status, attempt *Attempt) {
 		x.resumed(r, e, before, attempt)
 	}
 	if h, ok := events.HoldOf(r.Event); ok && h.Name == events.ByPerson && before == Waiting {
-		x.add(r, "the job was "+events.Say(r).Text)
+		x.add(r, "job "+events.Say(r).Text)
 	}
 	if _, ok := events.RunEndOf(r.Event); ok && unsettled[before] != "" {
 		x.add(r, "job "+events.Say(r).Line(), "on resume "+unsettled[before])
@@ -418,7 +418,7 @@ func (x *explainer) resumed(r events.Record, e events.JobResumed, before Status,
 		x.attempt+1)}
 	switch after {
 	case InFlight:
-		why[0] = "the attempt may still run" + term.Prefixed(" on ", attempt.Where()) + ", and counts if it ends there"
+		why[0] = "the attempt may still be running" + term.Prefixed(" on ", attempt.Where()) + ", and counts if it finishes"
 	case DeadLetter:
 		why[0] = "still a dead letter"
 	}
@@ -434,10 +434,10 @@ var statusWords = map[Status]string{
 	Unseen:     "not started yet",
 	Pending:    "waiting for a resume or a free slot",
 	Merging:    "changes waiting to merge",
-	Succeeded:  "done: it succeeded",
-	DeadLetter: "it is a dead letter",
+	Succeeded:  "succeeded",
+	DeadLetter: "dead letter",
 	Rejected:   "dead letter, rejected by an open circuit breaker",
-	Skipped:    "done: it was skipped",
+	Skipped:    "skipped",
 	Evicted:    "deleted from the dead letter queue",
 }
 
@@ -455,7 +455,7 @@ func (x *explainer) now() string {
 		return words
 	}
 	if x.skip != "" {
-		words += "; " + x.skip + " has asked to skip it"
+		words += "; skip requested by " + x.skip
 	}
 	if h := x.job.Hold(); h != nil && status != InFlight {
 		words += "; the job is paused by " + h.By + " since " + h.Since.Local().Format(time.DateTime)

@@ -76,7 +76,7 @@ var histories = []struct {
 		events.CircuitClosed{Scope: "workflow", Successes: 3},
 		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 3}, Worker: 1},
 		events.StepFailed{ItemID: "item_0", Step: "keep", Attempts: 1, Reason: "exhausted", Action: "stop", Error: "exit code 1", ErrorType: "command_failed"},
-		failedFor("all 3 tries failed", 3),
+		failedFor("all 3 attempts failed", 3),
 		events.DLQItemAdded{ItemID: "item_0", FailureCount: 3},
 	}},
 	{"the run dies, and the attempt goes on elsewhere", []events.Event{

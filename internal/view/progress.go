@@ -455,7 +455,7 @@ func (g Progress) attempt(a Attempt, now time.Time, width int) string {
 		details = append(details, "for a worker")
 	case a.Held:
 		head = "  waiting " + term.Visible(a.ItemID)
-		details = append(details, "next attempt when the job continues")
+		details = append(details, "next attempt after the job continues")
 	case a.Due.After(now):
 		head = "  waiting " + term.Visible(a.ItemID)
 		details = append(details, "retry in "+Rough(a.Due.Sub(now)))

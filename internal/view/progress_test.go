@@ -299,7 +299,7 @@ func TestTheLineSaysWhatLimitsStarts(t *testing.T) {
 			Rate: 48.5, Reason: "because",
 		})
 	got := Progress{Rate: RateHeld(j.Rates, time.Second)}.StatusLine(j, sixteen.Add(2*time.Second))
-	if want := "waiting for rate limit 40/s for each ${item.host}, limit: 5 at once, 48.5/s"; !strings.Contains(got, want) {
+	if want := "waiting for rate limit 40/s for each ${item.host}, limit: 5 at a time, 48.5/s"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q in it", got, want)
 	}
 	for ago, want := range map[time.Duration]string{rateShown: "40/s for each ${item.host}", rateShown + 1: ""} {

@@ -44,7 +44,7 @@ type StepOutcome string
 
 const (
 	StepDone     StepOutcome = "done"
-	StepForgiven StepOutcome = "failed, and forgiven"
+	StepForgiven StepOutcome = "failed, but allowed"
 	StepFailed   StepOutcome = "failed"
 	StepLeftOut  StepOutcome = "left out" // its condition was not met
 )
@@ -108,5 +108,5 @@ var reasons = map[retry.Reason]string{
 	retry.NotRetryable: "no retry_on entry matched",
 	retry.Budget:       "the next delay would exceed the retry budget",
 	retry.CircuitOpen:  "its circuit breaker is open",
-	retry.Permanent:    "another try would fail the same way",
+	retry.Permanent:    "retrying would fail the same way",
 }

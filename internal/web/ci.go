@@ -50,7 +50,7 @@ func (c *CI) unclean() string {
 		}
 		return text
 	case s.ReduceHeld:
-		return cmp.Or(s.Reason, "reduce was not run")
+		return cmp.Or(s.Reason, "reduce did not run")
 	case s.ReduceStale:
 		return "reduce is older than the results"
 	}

@@ -155,7 +155,7 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request, place jobs.Job) 
 		for key, into := range map[string]*int{"attempt": &q.Attempt, "command": &number} {
 			if text := v.Get(key); text != "" {
 				if *into, err = strconv.Atoi(text); err != nil || *into < 1 {
-					http.Error(w, "the "+key+" is no number", http.StatusBadRequest)
+					http.Error(w, "the "+key+" is not a number", http.StatusBadRequest)
 					return
 				}
 			}

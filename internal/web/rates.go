@@ -24,11 +24,11 @@ func (p *plot) busy() []chart {
 	for i := range columns {
 		after := "after " + roughly(time.Duration(i)*each)
 		if n := p.running.most[i]; n > 0 {
-			atOnce.bar(i, 0, run*n, "ok", fmt.Sprintf("%s: %.0f of %.0f at once", after, n, p.allowed.most[i]))
+			atOnce.bar(i, 0, run*n, "ok", fmt.Sprintf("%s: %.0f of %.0f slots", after, n, p.allowed.most[i]))
 		}
 		rate := p.rate.most[i]
 		if p.starts[i] > 0 {
-			title := fmt.Sprintf("%s: %.3g starts in a second", after, perSecond(i))
+			title := fmt.Sprintf("%s: %.3g starts per second", after, perSecond(i))
 			if rate > 0 {
 				title += fmt.Sprintf(", %.3g allowed", rate)
 			}

@@ -454,7 +454,7 @@ func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 	}
 	page := pageOf(t, s.source())
 	for _, want := range []string{
-		"after 3s: 4 at once, 12.5/s: nothing was refused &lt;", "after 2s: 2 of 2 at once", "after 6s: 1 of 4 at once", "10 starts in a second", // one in a tenth of a second
+		"after 3s: 4 at a time, 12.5/s: nothing was refused &lt;", "after 2s: 2 of 2 slots", "after 6s: 1 of 4 slots", "10 starts per second", // one in a tenth of a second
 		"breaker of workflow, key slow.example open, for 2s",
 	} {
 		if !strings.Contains(page, want) {
@@ -467,7 +467,7 @@ func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 		}
 	}
 	page = pageOf(t, plain.source())
-	if !strings.Contains(page, "after 2s: 2 of 2 at once") || strings.Contains(page, "Starts per second") {
+	if !strings.Contains(page, "after 2s: 2 of 2 slots") || strings.Contains(page, "Starts per second") {
 		t.Error("a job without limits that change must have a chart of its busy slots only")
 	}
 }
@@ -488,8 +488,8 @@ func TestWhatHeldBackStartsIsDrawn(t *testing.T) {
 	s.at(8*time.Second, events.BudgetReached{})
 	page := pageOf(t, s.source())
 	for _, want := range []string{
-		`class="pause" x="250.0" y="0.0" width="125.0" height="90.0"><title>nothing starts: of the rate &lt;3/s, for 1s<`,
-		"<title>paused by ada, for 2s", "Starts were held back 2 times, for 2s in total: nothing starts: of the rate &lt;3/s.",
+		`class="pause" x="250.0" y="0.0" width="125.0" height="90.0"><title>not starting items: of the rate &lt;3/s, for 1s<`,
+		"<title>paused by ada, for 2s", "Starts were held back 2 times, for 2s in total: not starting items: of the rate &lt;3/s.",
 		"Starts were held back for 2s: paused by ada",
 	} {
 		if !strings.Contains(page, want) {
@@ -572,7 +572,7 @@ func TestSlotsThatAreTakenAwayAreDrawn(t *testing.T) {
 	})
 	s.at(16*time.Second, events.JobCompleted{})
 	page := pageOf(t, s.source())
-	for _, want := range []string{"after 1.5s: 3 of 3 at once", "after 2s: 1 worker takes part: 1 slot instead of 3", "after 6s: 1 of 1 at once"} {
+	for _, want := range []string{"after 1.5s: 3 of 3 slots", "after 2s: 1 worker available: 1 slot instead of 3", "after 6s: 1 of 1 slots"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in the page", want)
 		}
@@ -594,7 +594,7 @@ func TestBeforeTheSlotsOfAFleetAreKnownThoseThatRunMay(t *testing.T) {
 	})
 	s.at(16*time.Second, events.JobCompleted{})
 	page := pageOf(t, s.source())
-	for text, want := range map[string]bool{"after 0s: 1 of 1 at once": true, "after 6s: 1 of 3 at once": true, " of 0 at once": false} {
+	for text, want := range map[string]bool{"after 0s: 1 of 1 slots": true, "after 6s: 1 of 3 slots": true, " of 0 slots": false} {
 		if strings.Contains(page, text) != want {
 			t.Errorf("that %q is in the page: want %v", text, want)
 		}

@@ -84,7 +84,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		cookie, err := r.Cookie(cookieName(r.Host))
 		switch {
 		case !slices.Contains(s.Hosts, r.Host):
-			http.Error(w, "this server does not serve "+r.Host, http.StatusMisdirectedRequest)
+			http.Error(w, "host not allowed: "+r.Host, http.StatusMisdirectedRequest)
 		case !sameOrigin(r):
 			http.Error(w, "cross-site requests are not allowed", http.StatusForbidden)
 		case r.Method == http.MethodGet && s.isToken(r.URL.Query().Get("token")):

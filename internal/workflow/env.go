@@ -14,21 +14,22 @@ import (
 
 // envForm is the long form of a variable's value.
 type envForm struct {
-	Value *Text `yaml:"value" text:"any" required:"one"` // the value, when there is more to say of it
+	Value *Text `yaml:"value" text:"any" required:"one"` // the value, if there are other keys
 
-	// the value is masked wherever prodigy writes or prints, and never stored; default false
+	// whether the value is masked in everything that prodigy writes or prints, and never stored; default false
 	Secret bool `yaml:"secret"`
 
-	Command *Text `yaml:"command" required:"one"` // a shell command whose output is the value
+	Command *Text `yaml:"command" required:"one"` // shell command whose output is the value
 
-	// run the command once, before anything else; default once for each agent, and for each of the other phases
+	// whether to run the command only once, before anything else; default once for each item, and for each
+	// other phase
 	Cache bool `yaml:"cache"`
 
-	// an expression over variables and parameters, in the language of filters
+	// condition over variables and parameters, in the filter language
 	Condition *Text `yaml:"condition" required:"one"`
 
-	WhenTrue  *Text `yaml:"when_true" text:"any"`  // the value when the condition holds
-	WhenFalse *Text `yaml:"when_false" text:"any"` // the value when it does not
+	WhenTrue  *Text `yaml:"when_true" text:"any"`  // the value if the condition is true
+	WhenFalse *Text `yaml:"when_false" text:"any"` // the value if it is false
 }
 
 // stepEnv reads the variables of a step. It refuses the forms that are evaluated once, before the job begins.

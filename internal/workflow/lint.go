@@ -30,12 +30,12 @@ func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
 		}
 		at := b.at("agent_timeout_secs")
 		if waits := MaxRetryWait(m.AgentTemplate); waits >= limit {
-			r.warn(at, "agent_timeout_secs: retries of an agent may wait %s in total, as long as this timeout or longer",
+			r.warn(at, "agent_timeout_secs: retry delays of an agent add up to %s, at least as long as this timeout",
 				duration.Format(waits))
 		}
 		for i, s := range m.AgentTemplate {
 			if s.Timeout > limit {
-				r.warn(at, "agent_timeout_secs: %s has a timeout of %s, which is longer than this limit of the whole agent",
+				r.warn(at, "agent_timeout_secs: %s has a timeout of %s, longer than this limit of the whole item",
 					s.Label(i), duration.Format(s.Timeout))
 			}
 		}

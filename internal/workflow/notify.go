@@ -10,23 +10,23 @@ import (
 
 // Receiver is somebody outside who is told what happens to a job. Package notify sends the messages.
 type Receiver struct {
-	// what it is told: `dead_letter`, `breaker_open`, `budget` (it is spent), `stopped` (the run has ended, and can
-	// be resumed), `paused` (nothing starts; also `stopped`), `failed`, `done` (the job has ended, also because it
-	// failed or was cancelled) and `completed_with_failures` (it is done, and items failed); default all of them
+	// what to notify about: `dead_letter`, `breaker_open`, `budget` (used up), `stopped` (the run ended and can
+	// be resumed), `paused` (also `stopped`), `failed`, `done` (the job ended, including failed and cancelled)
+	// and `completed_with_failures`; default all of them
 	On []Moment `yaml:"on"`
 
-	// a URL that gets the messages by POST, as JSON; parameters and variables can be named, as in
+	// URL to which messages are sent as JSON by POST; it can contain parameters and variables, such as
 	// `${SLACK_URL}`
 	Webhook Text `yaml:"webhook" required:"one"`
 
-	// instead of a webhook: a shell command that reads the message, as JSON, from its standard input
+	// instead of a webhook, shell command that reads the message as JSON from stdin
 	Command Text `yaml:"command" required:"one"`
 
-	// how long to wait between two messages, what happens meanwhile is one message; the end of a job does not
-	// wait; default 1m
+	// minimum time between two messages; events in the meantime are sent in one message. The end of a job is
+	// sent immediately; default 1m
 	Every time.Duration `yaml:"every"`
 
-	// the name of a secret by which messages to a webhook are signed, as Standard Webhooks says
+	// name of the secret that signs messages to a webhook, as in Standard Webhooks
 	Sign string `yaml:"sign" text:"filled"`
 
 	Pos Pos
@@ -94,7 +94,7 @@ func (r *reader) checkSigns() {
 	}
 	for _, n := range r.w.Notify {
 		if n.Sign != "" && !declared[n.Sign] {
-			r.failAt(n.Pos, "notify: sign: %s is not a secret of this workflow: declare it under secrets", n.Sign)
+			r.failAt(n.Pos, "notify: sign: secret %s is not declared; add it under secrets", n.Sign)
 		}
 	}
 }

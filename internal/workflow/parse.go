@@ -116,7 +116,7 @@ func (r *reader) checkStandard(b *block) {
 	mends := map[string]string{
 		"setup":  `: put its steps at the beginning of "commands"`,
 		"reduce": `: put its steps at the end of "commands"`,
-		"merge":  `: the commands run in this directory, so nothing is merged; use "workspace: git", put its steps at the end of "commands", or delete it`,
+		"merge":  `: without "workspace: git" nothing is merged; add it, put these steps at the end of "commands", or delete them`,
 	}
 	items := []string{"setup", "reduce", "reduce_when", "handlers"}
 	if cmp.Or(r.options.Workspace, r.w.Workspace.Mode) != GitWorkspace {

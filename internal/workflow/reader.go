@@ -329,7 +329,7 @@ func (r *reader) readKey(b *block, e entry, keys keySet) {
 func (r *reader) unknown(b *block, e entry, keys keySet) {
 	if instead := inTable(removedKeys, b.name, e.name); instead != "" {
 		b.guessed = append(b.guessed, e.name, "shell", "file", "value") // some stand for a command or a value
-		r.fail(e.key, "%q is a key of an older tool: %s", e.name, instead)
+		r.fail(e.key, "%q is not supported: %s", e.name, instead)
 		return
 	}
 	var words []string

@@ -66,7 +66,7 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	if e.name == "step" {
 		keys = append(keys, key{name: "fail_workflow", read: func(e entry) {
 			r.warn(e.key,
-				`"fail_workflow" is the older form: use "allow_failure: true" for false, and remove it for true`)
+				`"fail_workflow" is deprecated: use "allow_failure: true" for false, and remove it for true`)
 			if fails, ok := r.boolean(e); ok {
 				s.AllowFailure = !fails
 			}
@@ -156,7 +156,7 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	case b.has("id"):
 		s.Capture = s.ID
 	case b.has("capture_format"):
-		r.fail(e.value, `capture_output: true requires an "id" in the step, which names the output; or set the name instead of true`)
+		r.fail(e.value, `capture_output: true requires an "id" in the step to name the output; or use a name instead of true`)
 	}
 }
 
@@ -187,7 +187,7 @@ func (i *Interpreter) read(r *reader, e entry) bool {
 	}
 	flag := scriptFlag(program)
 	if flag == "" {
-		r.fail(e.value, "interpreter: prodigy does not know how %q takes a script: list the program and its options, as in [bash, -eu, -c]", program)
+		r.fail(e.value, "interpreter: unknown program %q: list the program and its options, as in [bash, -eu, -c]", program)
 		return false
 	}
 	*i = Interpreter{program, flag}
@@ -330,7 +330,7 @@ func (r *reader) retryOf(s *Step, b *block, p deferredKeys) {
 func (r *reader) test(e entry, s *Step) {
 	s.Test = true
 	command := key{name: "command", read: func(e entry) { r.value(e, reflect.ValueOf(&s.Shell).Elem(), "") }}
-	r.warn(e.key, `"test" is the older form of a step: use "shell" with "on_failure"`)
+	r.warn(e.key, `"test" is deprecated: use "shell" with "on_failure"`)
 	if e.value.Kind != yaml.MappingNode {
 		command.read(e)
 		return

@@ -11,12 +11,12 @@ import (
 // ReduceWhen says when reduce and merge run after a map phase in which not all items succeeded. All of its
 // conditions must hold.
 type ReduceWhen struct {
-	// the part of all items that succeeded, from 0 to 1 or with `%`, such as `>= 0.95` or `>= 95%`
+	// success rate of all items, from 0 to 1 or with `%`, such as `>= 0.95` or `>= 95%`
 	SuccessRate *Bound `yaml:"success_rate" required:"some"`
 
-	Successful *Bound `yaml:"successful" required:"some"` // the number of items that succeeded, such as `>= 100`
+	Successful *Bound `yaml:"successful" required:"some"` // number of items that succeeded, such as `>= 100`
 
-	// the number of items that did not succeed, such as `<= 3`: dead letters, skipped and rejected ones
+	// number of items that did not succeed (dead letters, skipped and rejected ones), such as `<= 3`
 	Failed *Bound `yaml:"failed" required:"some"`
 }
 
@@ -75,7 +75,7 @@ func (w *ReduceWhen) Unmet(successful, total int) string {
 	}
 	for _, c := range w.named() {
 		if c.bound != nil && !c.bound.Holds(values[c.name]) {
-			return fmt.Sprintf("%d of %d items succeeded, and reduce_when asks for %s %s", successful, total,
+			return fmt.Sprintf("%d of %d items succeeded, reduce_when requires %s %s", successful, total,
 				c.name, c.bound.Written)
 		}
 	}

@@ -10,8 +10,8 @@ func TestReduceWaitsForAllOfItsConditions(t *testing.T) {
 	}{
 		{20, 20, ""},
 		{19, 20, ""},
-		{18, 20, "18 of 20 items succeeded, and reduce_when asks for success_rate >= 95%"},
-		{96, 100, "96 of 100 items succeeded, and reduce_when asks for failed < 3"},
+		{18, 20, "18 of 20 items succeeded, reduce_when requires success_rate >= 95%"},
+		{96, 100, "96 of 100 items succeeded, reduce_when requires failed < 3"},
 		{98, 100, ""},
 		{0, 0, ""},
 	} {

@@ -237,14 +237,14 @@ func (r *reader) failureAction(e entry) (retry.FailureAction, bool) {
 
 // callOptions is the block `with` of a step.
 type callOptions struct {
-	Retry int           `yaml:"retry" least:"0"` // tries after the first; default 0
-	Delay time.Duration `yaml:"delay"`           // D of the backoff; default 0s
+	Retry int           `yaml:"retry" least:"0"` // retries after the first attempt; default 0
+	Delay time.Duration `yaml:"delay"`           // delay before the first retry; default 0s
 
-	// how the delay grows: not at all, n·D, or D·2^(n−1); default fixed
+	// how the delay grows: not at all, n·delay, or delay·2^(n−1); default fixed
 	Backoff retry.Strategy `yaml:"backoff"`
 
-	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // of one attempt; default none
-	MaxDelay time.Duration `yaml:"max_delay"`              // cap of the delays; default 30s
+	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // timeout of one attempt; default none
+	MaxDelay time.Duration `yaml:"max_delay"`              // maximum delay; default 30s
 }
 
 // callOptions reads `with`, a short form of timeout and retry_config, from its mapping or its text.

@@ -9,22 +9,22 @@ import (
 
 // Canary is how a map phase begins with few items.
 type Canary struct {
-	// how many items run before the others; required
+	// number of items to run first; required
 	Items int `yaml:"items" required:"true" range:"1 1000000"`
 
-	// the part of them that has to succeed; default 0.95
+	// required success rate; default 0.95
 	SuccessRate *float64 `yaml:"success_rate"`
 }
 
 // Ramp is how a map phase begins with few agents at once.
 type Ramp struct {
-	// how many agents run at once, step by step; the last is that of the rest; required
+	// number of items to run at a time in each step; the last applies to all remaining items; required
 	Steps []int `yaml:"steps" required:"true" short:"true" list:"integers, as in [2, 8, 32]" least:"1"`
 
-	// how many items end in a step before the next begins; default as many as the canary has, else 20
+	// number of items that finish in a step before the next starts; default that of the canary, else 20
 	Items *int `yaml:"items" range:"1 1000000"`
 
-	// the part of them that has to succeed; default that of the canary, else 0.95
+	// required success rate; default that of the canary, else 0.95
 	SuccessRate *float64 `yaml:"success_rate"`
 }
 

@@ -228,7 +228,7 @@ func (in *ShortInput) fill(rows [][]string) (columns int, err error) {
 	}
 	for i, row := range rows {
 		if words := strings.Join(row, " "); !utf8.ValidString(words) {
-			return 0, fmt.Errorf("the item %q is not UTF-8", words)
+			return 0, fmt.Errorf("item %q is not valid UTF-8", words)
 		}
 		switch {
 		case len(row) > 1:

@@ -18,74 +18,76 @@ import (
 
 // Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
 type Step struct {
-	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // a script for `sh -c`
-	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, which passes no shell
+	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // script for `sh -c`
+	Claude *Text `yaml:"claude" json:"claude,omitempty"` // prompt for the AI coding CLI; no shell is involved
 
-	// a prompt for an AI coding CLI whose output is read (see agents.md), or a mapping with more
+	// prompt for an AI coding CLI whose output is parsed (see agents.md), or a mapping with more keys
 	Agent *Agent `yaml:"agent" json:"agent,omitempty"`
 
-	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // a file to write
+	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // file to write
 	Foreach   *Foreach   `yaml:"foreach" json:"foreach,omitempty"`       // steps to run for each element of a list
 
-	// how complete the work of the step is, and what is done until it is; alone it is a step of its own
+	// validation of the step's result, and steps to run until it is complete; on its own it is a step
 	Validate *Validate `yaml:"validate" json:"validate,omitempty"`
 
-	// names the step in the log, and its results: `${<id>.output}`
+	// name of the step in the log, and of its results: `${<id>.output}`
 	ID string `yaml:"id" json:"id,omitempty"`
 
-	// names the step for people, where it has no id
+	// display name of a step without id
 	Name string `yaml:"name" json:"name,omitempty"`
 
-	Description string `yaml:"description" json:"description,omitempty"` // for people; a plan shows it
+	Description string `yaml:"description" json:"description,omitempty"` // description, shown by `prodigy plan`
 
-	// a condition; when it is not met, the step is skipped
+	// condition; if it is false, the step is skipped
 	When *Text `yaml:"when" json:"when,omitempty"`
 
-	// the program that runs the script, or a list of the arguments in front of the script; default `sh -c`
+	// program that runs the script, or a list of the program and the arguments before the script; default `sh
+	// -c`
 	Interpreter Interpreter `yaml:"interpreter" json:"interpreter,omitempty"`
 
-	// of one attempt; default none
+	// timeout of one attempt; default none
 	Timeout time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`
 
-	// how often the step may start at most, such as `40/s`, over all agents; its retries count too. Who waits
-	// for its turn has no slot. Only for the steps of agent_template; default no limit
+	// maximum start rate of the step, such as `40/s`, over all items; its retries count too. Items that wait
+	// for it hold no slot. Only for steps of agent_template; default no limit
 	Rate *Rate `yaml:"rate" json:"rate,omitempty"`
 
-	// how often and when the step is tried again, over `retry_defaults`
+	// how the step is retried; overrides `retry_defaults`
 	Retry *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"`
 
-	// what follows when the tries are used up: steps that handle the failure, or a failure action; default stop
+	// what happens after the last failed attempt: steps that handle the failure, or a failure action; default
+	// stop
 	OnFailure *OnFailure `yaml:"on_failure" json:"on_failure,omitempty"`
 
-	// steps to run after the step has succeeded
+	// steps to run after the step succeeds
 	OnSuccess []Step `yaml:"on_success" json:"on_success,omitempty"`
 
-	// steps to run when the last try has exited with that code, by exit code
+	// steps to run for an exit code of the last attempt
 	OnExitCode ExitSteps `yaml:"on_exit_code" json:"on_exit_code,omitempty"`
 
-	// the name under which later steps see the output: `${<name>}`
+	// name by which later steps use the output: `${<name>}`
 	Capture string `yaml:"capture" json:"capture,omitempty"`
 
-	// what the captured output is; default string
+	// type of the captured output; default string
 	Format CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty"`
 
-	// a file that stdout goes to as well
+	// file to which stdout is also written
 	OutputFile *Text `yaml:"output_file" json:"output_file,omitempty"`
 
-	Env []EnvVar `yaml:"env" json:"env,omitempty"` // variables of this step
+	Env []EnvVar `yaml:"env" json:"env,omitempty"` // environment variables of this step
 
-	// where the step runs, and its hooks and validation unless they have their own; default where prodigy was
-	// started
+	// working directory of the step, and of its hooks and validation unless they set their own; default the
+	// job's working directory
 	WorkingDir *Text `yaml:"working_dir" json:"working_dir,omitempty"`
 
-	// a failure does not end the list of steps: the same as `on_failure: continue`; default false
+	// whether to continue with the next step after a failure, like `on_failure: continue`; default false
 	AllowFailure bool `yaml:"allow_failure" json:"allow_failure,omitempty"`
 
-	// that the step, with all that is inside of it, may run twice for one item, as it does when prodigy is
-	// killed. That is for people: nothing depends on it. Default false
+	// whether the step, including nested ones, may run twice for an item, as can happen if prodigy is killed.
+	// For readers only: it has no effect. Default false
 	Idempotent bool `yaml:"idempotent" json:"idempotent,omitempty"`
 
-	// the step fails when HEAD of its working directory did not move; default false
+	// whether the step fails if HEAD of its working directory did not change; default false
 	CommitRequired bool `yaml:"commit_required" json:"commit_required,omitempty"`
 
 	Test bool `json:"test,omitempty"` // it is written as test, and so its results are ${test.output} as well
@@ -188,46 +190,48 @@ func (CaptureFormat) Words() []string {
 
 // Agent is an agent step: a run of an AI coding CLI.
 type Agent struct {
-	// the CLI, by the name of its preset; default `claude`
+	// preset of the CLI; default `claude`
 	Use string `yaml:"use" json:"use,omitempty" text:"constant"`
 
-	// what it is to do, which passes no shell; required
+	// the prompt; no shell is involved; required
 	Prompt Text `yaml:"prompt" json:"prompt" required:"true" short:"true"`
 
-	// the model; default that of the preset, else of the CLI
+	// the model; default that of the preset or CLI
 	Model string `yaml:"model" json:"model,omitempty" text:"constant"`
 
-	// US dollars that this step may cost an item, over all its attempts; with more, it fails as `budget`;
-	// default no limit
+	// maximum cost of this step per item in US dollars, over all attempts; beyond it, the step fails with type
+	// `budget`; default no limit
 	MaxCost limit.USD `yaml:"max_cost" json:"max_cost,omitempty"`
 
-	// after how many turns the CLI ends; where it cannot count them, prodigy does. Default as the CLI does
+	// maximum number of turns of the CLI, counted by prodigy if the CLI cannot limit them. Default that of the
+	// CLI
 	MaxTurns int `yaml:"max_turns" json:"max_turns,omitempty" least:"1"`
 
-	// a file with a JSON Schema: the answer must be JSON that fits, `${agent.json}`
+	// file with a JSON Schema that the answer must match; `${agent.json}` is the answer
 	Schema string `yaml:"schema" json:"schema,omitempty" text:"constant"`
 
-	// further arguments of the CLI
+	// additional arguments of the CLI
 	Args []string `yaml:"args" json:"args,omitempty" text:"constant" list:"strings"`
 
-	// what the CLI may do without being asked: `read`, `edit` the files of its directory, or `all`; default
-	// edit in a workspace, elsewhere what the CLI itself allows
+	// what the CLI may do without asking: `read`, `edit` (files in its directory) or `all`; default edit in a
+	// workspace, otherwise what the CLI itself allows
 	May May `yaml:"may" json:"may,omitempty"`
 
-	// a tool that was not permitted does not fail the step; default false
+	// whether the step can succeed although a tool was denied; default false
 	AllowDenied bool `yaml:"allow_denied" json:"allow_denied,omitempty"`
 
-	// nor does an empty answer; default false
+	// whether the step can succeed with an empty answer; default false
 	AllowEmpty bool `yaml:"allow_empty" json:"allow_empty,omitempty"`
 
-	// how long the CLI may make no progress (see agents.md), 0s: without end; default that of the preset, 10m
+	// maximum time without progress of the CLI (see agents.md), 0s for no limit; default that of the preset,
+	// 10m
 	StallTimeout *time.Duration `yaml:"stall_timeout" json:"stall_timeout,omitempty"`
 
-	// the same while one of its tools runs; default that of the preset, 15m
+	// the same while one of its tools is running; default that of the preset, 15m
 	ToolTimeout *time.Duration `yaml:"tool_timeout" json:"tool_timeout,omitempty"`
 
-	// a CLI that was interrupted or stalled goes on in the same session (`auto`), or begins a new one
-	// (`never`); default auto
+	// whether a CLI that was interrupted or stalled resumes its session (`auto`) or starts a new one (`never`);
+	// default auto
 	Resume SessionUse `yaml:"resume" json:"resume,omitempty"`
 }
 
@@ -262,19 +266,19 @@ const DefaultAgent = "claude"
 
 // WriteFile is a write_file step.
 type WriteFile struct {
-	// in the working directory, which it never leads out of; required
+	// path of the file, which must stay inside the working directory; required
 	Path Text `yaml:"path" json:"path" required:"true"`
 
-	// what the file is to hold; required
+	// content of the file; required
 	Content Text `yaml:"content" json:"content" required:"true" text:"any"`
 
-	// what the content must be; default text
+	// format of the content; default text
 	Format FileFormat `yaml:"format" json:"format,omitempty"`
 
-	// permissions, in octal; default those it has, else 0644 without what the umask takes
+	// permissions in octal; default those of the existing file, else 0644 minus the umask
 	Mode *Permissions `yaml:"mode" json:"mode,omitempty"`
 
-	// make the directories that are missing; default false
+	// whether to create missing directories; default false
 	CreateDirs bool `yaml:"create_dirs" json:"create_dirs,omitempty"`
 }
 
@@ -298,7 +302,7 @@ func (p *Permissions) ReadText(text string) error {
 	const least, all = 0o10, 0o777
 	n, err := strconv.ParseInt(text, 8, 32)
 	if err != nil || n < least || n > all || len(text) < 3 {
-		return check.Want(`permissions in octal, as in "0644"`)
+		return check.Want(`permissions in octal, such as "0644"`)
 	}
 	*p = Permissions(n)
 	return nil
@@ -306,22 +310,22 @@ func (p *Permissions) ReadText(text string) error {
 
 // Foreach is a foreach step.
 type Foreach struct {
-	// what the steps are run for: a list, a command whose output is read, or a placeholder of a list; required
+	// the elements: a list, a command whose output is read, or a placeholder for a list; required
 	Input Elements `yaml:"input" alias:"foreach" json:"input" required:"true"`
 
-	// the steps, run for each element; required
+	// the steps to run for each element; required
 	Do []Step `yaml:"do" json:"do" required:"true"`
 
 	// the name of the element in the steps; default item
 	As string `yaml:"as" json:"as,omitempty"`
 
-	// for how many elements the steps run at once; default 1
+	// maximum number of elements to run at a time; default 1
 	Parallel int `yaml:"parallel" json:"parallel,omitempty"`
 
-	// a failure neither keeps other elements from being run nor fails the step; default false
+	// whether to run all elements, and succeed, despite failures; default false
 	Continue bool `yaml:"continue_on_error" json:"continue,omitempty"`
 
-	// how many elements are taken at most; default all
+	// maximum number of elements; default all
 	MaxItems *int `yaml:"max_items" json:"max_items,omitempty" least:"0"`
 }
 
@@ -347,20 +351,20 @@ type Element struct {
 
 // Validate is a validation of the step that it is part of, or a step by itself.
 type Validate struct {
-	// the steps that find out how complete the work is; instead of them the keys of one step, or only a
-	// `result_file` that the step itself writes
+	// steps that determine how complete the work is; alternatively the keys of a single step, or just a
+	// `result_file` that the validated step writes
 	Commands []Step `yaml:"commands" json:"commands"`
 
-	// where the result is read from; default the output of the last step
+	// file with the validation result; default the output of the last step
 	ResultFile *Text `yaml:"result_file" json:"result_file,omitempty"`
 
-	// the percentage from which on the work is complete; default 100
+	// minimum percentage of complete work; default 100
 	Threshold float64 `yaml:"threshold" json:"threshold" range:"0 100"`
 
-	// of the steps together; default none
+	// timeout of all these steps; default none
 	Timeout time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`
 
-	// what is done about incomplete work, before it is validated again; default nothing
+	// steps to run on incomplete work, before it is validated again; default none
 	OnIncomplete *OnIncomplete `yaml:"on_incomplete" json:"on_incomplete,omitempty"`
 }
 
@@ -368,10 +372,10 @@ type Validate struct {
 type OnIncomplete struct {
 	Steps []Step `json:"steps"`
 
-	// rounds of these steps and the validation; default 2
+	// maximum number of rounds of these steps and the validation; default 2
 	MaxAttempts int `yaml:"max_attempts" json:"max_attempts" least:"1"`
 
-	// whether the step fails when the work is still incomplete; default true
+	// whether the step fails if the work is still incomplete; default true
 	FailWorkflow bool `yaml:"fail_workflow" json:"fail_workflow"`
 }
 
@@ -379,10 +383,11 @@ type OnIncomplete struct {
 type OnFailure struct {
 	Steps []Step `json:"steps"`
 
-	// rounds of handler and original, until the original succeeds; default the handler's success forgives
+	// maximum number of rounds of running the handler and then the step, until the step succeeds; default a
+	// successful handler is enough
 	MaxAttempts int `yaml:"max_attempts" json:"max_attempts,omitempty" least:"1"`
 
-	// only the original's own success counts; default false
+	// whether only the success of the step itself counts; default false
 	FailWorkflow bool `yaml:"fail_workflow" json:"fail_workflow,omitempty"`
 }
 

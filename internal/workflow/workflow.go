@@ -33,75 +33,74 @@ import (
 type Workflow struct {
 	File string // its name, for messages
 
-	// what people call it, by default the file without its ending; stands in the log, the reports and
-	// `${workflow.name}`
+	// display name, used in the log, in reports and as `${workflow.name}`; default the file name without
+	// extension
 	Name string `yaml:"name"`
 
-	Description string `yaml:"description"` // for people who read the file
-	Version     string `yaml:"version"`     // of the workflow, for people who read the file
+	Description string `yaml:"description"` // description, for readers of the file
+	Version     string `yaml:"version"`     // version, for readers of the file
 
-	// whether there are items; default mapreduce with a map, else standard
+	// whether the workflow runs over items; default mapreduce with a map, else standard
 	Mode Mode `yaml:"mode"`
 
 	Commands []Step `yaml:"commands" alias:"steps"` // the steps of a standard workflow, run once and in order
 
-	// steps that run once before the items; what they capture is seen by all that follows
+	// steps that run once before the items; all later steps see the values that they capture
 	Setup *Phase `yaml:"setup"`
 
-	Map *Map `yaml:"map"` // the items, and what is done with each of them
+	Map *Map `yaml:"map"` // the input items, and the steps to run for each
 
-	// steps that run once when the items are done; not when there were none, or the job was stopped
+	// steps that run once after the items; skipped if there were no items or the job was stopped
 	Reduce *Phase `yaml:"reduce"`
 
-	// steps that run once at the very end; not when there were no items, or the job was stopped
+	// steps that run once at the end; skipped if there were no items or the job was stopped
 	Merge *Phase `yaml:"merge"`
 
-	// whether to run reduce and merge again after a retry of dead letters, as `dlq retry --reduce` does;
-	// default false
+	// whether to rerun reduce and merge after a retry of dead letters, like `dlq retry --reduce`; default false
 	ReduceOnRetry bool `yaml:"reduce_on_retry"`
 
-	// when reduce and merge run: else the job ends without them, with exit code 3; default always
+	// conditions for running reduce and merge; if false the job ends without them, with exit code 3; default
+	// always
 	ReduceWhen *ReduceWhen `yaml:"reduce_when"`
 
-	// what a failed item does to itself and to the job; written here, in the map, or its plain keys at the root
+	// how failed items are handled; set here, in the map, or as plain keys at the root
 	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"`
 
 	Handlers map[string][]Step `yaml:"handlers"` // named lists of steps, for `on_item_failure: custom:<name>`
 
-	// variables of every command, in the order of the file: each sees those before it
+	// environment variables of all commands, in file order: each can use the previous ones
 	Env []EnvVar `yaml:"env"`
 
-	// files of variables, NAME=value a line; a later one goes before an earlier, and `env` before all of them
+	// files with variables, one NAME=value per line; later files override earlier ones, and `env` overrides all
+	// of them
 	EnvFiles []Text `yaml:"env_files"`
 
-	// named sets of variables that go before `env`; a run chooses one by `--profile`
+	// named sets of variables that override `env`; `--profile` selects one
 	Profiles []Profile `yaml:"profiles"`
 
-	// variables whose values are masked wherever prodigy writes or prints, and never stored
+	// variables whose values are masked in everything that prodigy writes or prints, and never stored
 	Secrets []Secret `yaml:"secrets"`
 
-	// values that a run is given by `--param` or `--param-file`; every text can name them
+	// values passed with `--param` or `--param-file`, which all strings can use
 	Parameters []Parameter `yaml:"parameters"`
 
-	// where the agents work: `shared`, all of them in the directory of the run, or `git`, each in a git
-	// repository of its own, whose commits are merged; default shared
+	// where items run: `shared` (the job's working directory) or `git` (a git workspace for each, whose changes
+	// are merged); default shared
 	Workspace Workspace `yaml:"workspace"`
 
-	// `ok` says that agents are meant to edit one git checkout at once, which else is warned of; default not
-	// said
+	// `ok` allows items to edit one git checkout concurrently, without a warning; default not set
 	SharedDirectory Sharing `yaml:"shared_directory"`
 
-	// changes to the presets of AI coding CLIs, and new ones, for the agent steps of this workflow (see
-	// agents.md)
+	// new and changed presets of AI coding CLIs for the agent steps of this workflow (see agents.md)
 	Agents *AgentPresets `yaml:"agents"`
 
-	Budget limit.Budget `yaml:"budget"` // what the AI agents of the job may cost
+	Budget limit.Budget `yaml:"budget"` // maximum cost of the job's AI agents
 
-	// who outside is told of dead letters, of open breakers, of the end of the job and the like; one receiver
-	// or a list
+	// notification receivers, for dead letters, open circuit breakers, the end of the job and so on; one
+	// receiver or a list
 	Notify []Receiver `yaml:"notify"`
 
-	Outputs outputs.Policy `yaml:"outputs"` // how much is kept of what steps print, for `prodigy logs`
+	Outputs outputs.Policy `yaml:"outputs"` // how much step output is kept for `prodigy logs`
 
 	BreakerPer *Text // per of the circuit_breaker of the error policy, with its position
 
@@ -127,151 +126,154 @@ func (Mode) Words() []string { return check.Words(Standard, MapReduce) }
 // Phase is a list of steps that runs once.
 type Phase struct {
 	Commands []Step       `yaml:"commands"` // the steps, run in order; required
-	Timeout  SecondsOrVar `yaml:"timeout"`  // of the whole phase; default none
+	Timeout  SecondsOrVar `yaml:"timeout"`  // timeout of the whole phase; default none
 	Pos      Pos
 }
 
 // Map is the map phase.
 type Map struct {
-	Input Input `yaml:"input" required:"true"` // where the items come from; required
+	Input Input `yaml:"input" required:"true"` // source of the items; required
 
-	// picks the items out of JSON; default the elements of an array, else the whole as one item
+	// JSONPath that selects the items in JSON; default the elements of an array, else the whole document as one
+	// item
 	JSONPath Text `yaml:"json_path" text:"any"`
 
-	// an expression over an item's fields: only items for which it is true are taken
+	// expression over the fields of an item; only items for which it is true are selected
 	Filter Text `yaml:"filter"`
 
-	// the order of the items: `path [ASC|DESC] [NULLS FIRST|LAST], …`, or `number(path)`; default as they come
+	// sort order: `path [ASC|DESC] [NULLS FIRST|LAST], …`, or `number(path)`; default input order
 	SortBy Text `yaml:"sort_by"`
 
-	Distinct Text `yaml:"distinct"` // a field of which each value is taken once, or true for the whole item
-	Key      Text `yaml:"key"`      // the field whose text is the item id; default `item_<index>`
+	// field whose values must be unique (only the first item of each is selected), or true for the whole item
+	Distinct Text `yaml:"distinct"`
+	Key      Text `yaml:"key"` // field that is the item id; default `item_<index>`
 
-	// what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name,
-	// id, path, title or file
+	// display name of an item, such as `${item.path}`; default the item itself if it is a string, else its
+	// name, id, path, title or file
 	Label Text `yaml:"label"`
 
-	// how many of the chosen items are left out at the beginning; default 0
+	// number of selected items to skip; default 0
 	Offset int `yaml:"offset" least:"0"`
 
-	MaxItems *int `yaml:"max_items" least:"0"` // how many items are taken at most; default all
+	MaxItems *int `yaml:"max_items" least:"0"` // maximum number of items; default all
 
-	// what it means that no item is chosen: `error`, and nothing is done, or `ok`; default `error`
+	// whether an empty selection is an `error` or `ok`; default `error`
 	OnEmpty OnEmpty `yaml:"on_empty"`
 
-	// how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
+	// number of items per agent, as the list `${items}`; default one, as `${item}`
 	Batch int `yaml:"batch" least:"1"`
 
-	// how many agents run at once, unless they run on a fleet: there it is the slots of its workers if nothing
-	// is written; default 10
+	// maximum number of items to run at a time, on a fleet by default the slots of its workers; default 10
 	MaxParallel IntOrVar `yaml:"max_parallel"`
 
-	// how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
+	// adaptive number of items to run at a time, for services of unknown capacity; instead of `max_parallel`
 	Concurrency *Concurrency `yaml:"concurrency"`
 
-	// how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An
-	// agent that waits for its turn has no slot; default no limit
+	// maximum start rate, such as `40/s`, over all slots; retries of steps count too. Items that wait for it
+	// hold no slot; default no limit
 	Rate Rate `yaml:"rate"`
 
-	// a number of items that run before all others: only if enough of them succeed the others follow, else the
-	// job pauses with exit code 3, until `prodigy resume --accept`; default none
+	// number of items to run first; the rest run only if enough of them succeed, otherwise the job stops with
+	// exit code 3 until `prodigy resume --accept`; default none
 	Canary *Canary `yaml:"canary"`
 
-	// how many agents run at once, in steps such as `[2, 8, 32]`: the next step begins when enough items have
-	// succeeded in the one before, else the job pauses as after a canary; the last step is `max_parallel`;
-	// default none
+	// increasing numbers of items to run at a time, such as `[2, 8, 32]`: the next step starts when enough
+	// items have succeeded in the current one, otherwise the job stops as after a canary; the last step is
+	// `max_parallel`; default none
 	Ramp *Ramp `yaml:"ramp"`
 
-	// which attempts take unusually long, and whether they are stopped then; default none
+	// when an attempt is a straggler, and whether stragglers are stopped; default none
 	Straggler *limit.StragglerConfig `yaml:"straggler"`
 
-	// how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with
-	// `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
+	// how long an item that waits to retry a step keeps its slot; with `never`, and with `max_parallel: 1`, it
+	// always keeps it. At most 1,024 items wait without a slot; default 10s
 	ParkAfter *ParkAfter `yaml:"park_after"`
 
-	// labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this
-	// machine alone warns of them, and refuses a system that is not its own
+	// labels that a fleet worker must have to run items, such as `gpu` or `linux/arm64`. A run without a fleet
+	// warns about labels, and fails if the operating system or architecture differs
 	Requires []Text `yaml:"requires"`
 
-	// files below the directory of the run, such as `scripts/**`, that the workers of a fleet are sent: their
-	// commands run beside them, and what `produces` names comes back. Default none: the directory is shared
+	// files in the working directory, such as `scripts/**`, to send to fleet workers. Commands run in the
+	// directory of these files, and the files of `produces` are sent back. Default none: the directory is
+	// shared
 	Files []Text `yaml:"files"`
 
 	ItemsFromArgs bool // the items are values of the command line, and ARG is the item
 
-	// whether a run takes over the results of items that the latest job of this workflow has done already, and
-	// that have not changed since; `--since` says it for one run; default false
+	// whether to reuse results of items unchanged since this workflow's latest job, like `--since`; default
+	// false
 	Incremental bool `yaml:"incremental"`
 
-	// the fields of an item whose change means that it has to be done again; default all
+	// fields that determine whether an item has changed; default all
 	Fingerprint []Text `yaml:"fingerprint"`
 
-	// the files that an item is made from, such as `${item.path}` or `scripts/*.sh`: when one changes, the item
-	// has changed. A directory is all files in it; a path names the item, or has wildcards
+	// input files of an item, such as `${item.path}` or `scripts/*.sh`; if one changes, the item has changed. A
+	// directory means all files in it. A path can have item values or wildcards, not both
 	Uses []Text `yaml:"uses"`
 
-	// the files that an agent leaves, such as `out/${item.id}.png`: without them it has failed, and is done
-	// again when they are gone
+	// output files of an item, such as `out/${item.id}.png`. An attempt that does not create them fails, and an
+	// item is rerun if they are missing later
 	Produces []Text `yaml:"produces"`
 
-	// whether the files of `produces` have other names until the attempt has succeeded, so that there is never
-	// half a file under its name: the steps write to `${produces}` (`${produces[0]}` when there are several),
-	// or `$PRODIGY_PRODUCES`; default false
+	// whether the files of `produces` are written under temporary names until the attempt succeeds, so that no
+	// incomplete file is ever visible. Steps write to `${produces}` (`${produces[0]}` if there are several) or
+	// `$PRODIGY_PRODUCES`; default false
 	Atomic bool `yaml:"atomic"`
 
-	// what becomes of files of `produces` that an attempt has written which failed, was interrupted or killed:
-	// `keep`, `remove`, or `partial`, which adds `.partial` to their names; default `partial` for files whose
-	// paths name the item and are no directories, with `atomic` `remove`
+	// what happens to the `produces` files of an attempt that failed or was interrupted: `keep`, `remove`, or
+	// `partial`, which appends `.partial` to their names; default `partial` for files (not directories) whose
+	// paths contain item values, `remove` with `atomic`
 	Incomplete Incomplete `yaml:"incomplete"`
 
-	// the steps that are run for each item; a list, or `{commands: [...]}`; required
+	// the steps to run for each item; a list, or `{commands: [...]}`; required
 	AgentTemplate []Step `yaml:"agent_template" required:"true"`
 
-	// of a whole agent, its waits for retries included; default none
+	// timeout of a whole item, including waits for retries of its steps; default none
 	AgentTimeout SecondsOrVar `yaml:"agent_timeout_secs"`
 
-	// more about the limits in time of agents and their commands
+	// more timeouts of items and their commands
 	Timeouts Timeouts `yaml:"timeout_config"`
 
-	// the times of day in which agents may start, such as `22:00-06:00 Europe/Berlin`; default always
+	// times of day at which items may start, such as `22:00-06:00 Europe/Berlin`; default always
 	Windows limit.Windows `yaml:"windows"`
 
-	Guards limit.Guards `yaml:"guards"` // what the machine must have left for an agent to start; only on Linux
+	Guards limit.Guards `yaml:"guards"` // free resources required to start items; Linux only
 
 	Pos Pos
 }
 
-// Concurrency is how many agents run at once, between bounds.
+// Concurrency is an adaptive number of items to run at a time, between bounds.
 type Concurrency struct {
-	Min int `yaml:"min" least:"1"`                 // how many at least, and at first; default 1
-	Max int `yaml:"max" least:"1" required:"true"` // how many at most; required. `--max-parallel` can lower it
+	Min int `yaml:"min" least:"1"`                 // minimum and initial number; default 1
+	Max int `yaml:"max" least:"1" required:"true"` // maximum number; required. `--max-parallel` can lower it
 
-	// that the number follows how the agents fare; required, since otherwise it is `max_parallel`
+	// whether the number adapts to how the items fare; must be true, since a fixed number is `max_parallel`;
+	// required
 	Adapt bool `yaml:"adapt"`
 }
 
-// Rate is how often agents may start.
+// Rate limits how often items or steps start.
 type Rate struct {
-	// such as `40/s`, `100/min`, `1000/h` or `3/10s`; required
+	// maximum start rate, such as `40/s`, `100/min`, `1000/h` or `3/10s`; required
 	Limit limit.Rate `yaml:"limit" required:"true" short:"true"`
 
-	// how many may start at once after a time without any; default as many as there are in a tenth of a second,
-	// at least 1
+	// number of starts allowed at once after an idle time; default the starts of a tenth of a second, at least
+	// 1
 	Burst *int `yaml:"burst" range:"1 100000"`
 
-	// a text such as `${item.host}`: items for which it is the same have one limit, each such group its own.
-	// Items for which it cannot be told have one limit together; default one limit for all items
+	// string such as `${item.host}`: items with the same value share a limit. Items without a value share one
+	// limit; default one limit for all items
 	Per *Text `yaml:"per"`
 }
 
-// ParkAfter is how long an agent that waits for the next try of a step keeps its slot, before another agent may use it.
+// ParkAfter is how long an item that waits to retry a step keeps its slot.
 type ParkAfter struct {
 	Never bool
 	Time  time.Duration
 }
 
-// defaultParkAfter spares most agents the way out of their slot and back: other items should not begin
-// because of a short wait.
+// defaultParkAfter is long enough that most items keep their slot: a short wait should not let another item
+// start.
 const defaultParkAfter = 10 * time.Second
 
 // SlotWait returns when an agent that waits gives up its slot.
@@ -305,40 +307,40 @@ func (m *Map) ItemsAreTexts() bool {
 type Input struct {
 	Text string // a text: the name of a file, a pattern, or a command (see package items)
 
-	// a file to read, or several, one after the other
+	// file to read, or a list of files to read in order
 	File []string `yaml:"file" required:"one" text:"filled"`
 
-	Command string `yaml:"command" required:"one" text:"filled"` // a shell command whose output is read
+	Command string `yaml:"command" required:"one" text:"filled"` // shell command whose output is read
 
-	// a pattern of file names, `**` for any directories, or several, one after the other: the names are the
-	// items; with a format, what the files hold
+	// glob pattern, where `**` matches any directories, or a list of them: the matching file names are the
+	// items; with a format, the contents of the files
 	Glob []string `yaml:"glob" required:"one" text:"filled"`
 
-	Stdin bool `yaml:"stdin" required:"one"` // the standard input of prodigy is read
+	Stdin bool `yaml:"stdin" required:"one"` // whether to read standard input
 
-	// the results of another job are the items: `latest:NAME` for the latest job of that workflow in this
-	// project, or the id of a job
+	// use the results of another job as items: `latest:NAME` for the latest job of that workflow in this
+	// project, or a job id
 	Job string `yaml:"job" required:"one" text:"filled"`
 
 	Items []json.RawMessage // a YAML list: the items themselves
 
-	// what the data is; default told by the file's extension, else by its look
+	// format of the data; default from the file extension, else detected from the content
 	Format string `yaml:"format"`
 
-	Select Select `yaml:"select"` // of a job: the results that are taken; default `success`
+	Select Select `yaml:"select"` // which results of a job to use; default `success`
 
-	// the character between the fields of `format: csv`, or after each item of `format: lines`; default `,`, or
-	// the end of a line
+	// field separator of `format: csv`, or item terminator of `format: lines`; default `,`, or the end of a
+	// line
 	Delimiter rune `yaml:"delimiter"`
 
-	// a regular expression for what is between the columns of an item of `format: lines` or `nul`, which is a list
-	// then, with `${item[0]}` and `${item[-1]}`; default none
+	// regular expression that splits an item of `format: lines` or `nul` into a list of columns, `${item[0]}`
+	// to `${item[-1]}`; default none
 	Split string `yaml:"split" text:"filled"`
 
 	Pos Pos
 }
 
-// Incomplete says what becomes of files that an attempt has written which did not succeed.
+// Incomplete is what happens to the output files of a failed attempt.
 type Incomplete string
 
 // The choices of Incomplete.
@@ -353,7 +355,7 @@ func (Incomplete) Words() []string {
 	return check.Words(KeepIncomplete, RemoveIncomplete, PartialIncomplete)
 }
 
-// OnEmpty says what an empty selection is.
+// OnEmpty is whether an empty selection is an error.
 type OnEmpty string
 
 // The choices of OnEmpty.
@@ -365,7 +367,7 @@ const (
 // Words returns what can be written.
 func (OnEmpty) Words() []string { return check.Words(EmptyIsError, EmptyIsOK) }
 
-// Select says which results of a job are taken.
+// Select filters the results of an input job by status.
 type Select string
 
 // The choices of Select.
@@ -383,7 +385,7 @@ func (s Select) Takes(status string) bool {
 	return s == SelectAll || status == string(cmp.Or(s, SelectSuccess))
 }
 
-// LatestOf is what the job of an input begins with that is named by its workflow.
+// LatestOf is the prefix of an input job that is given as a workflow name.
 const LatestOf = "latest:"
 
 // Format is a format of the data of items. Package items reads it.
@@ -393,13 +395,13 @@ type Format struct {
 	Texts      Texts
 }
 
-// Texts says what of the data in a format is text whatever it looks like, so that "5" is never a number.
+// Texts is which values of a format are always strings, so that "5" is never a number.
 type Texts int
 
 const (
-	NoTexts    Texts = iota // the data has types of its own
-	TextFields              // each field of an item is text
-	TextItems               // each item is text
+	NoTexts    Texts = iota // the format has its own types
+	TextFields              // each field of an item is a string
+	TextItems               // each item is a string
 )
 
 // formats are the formats that data can have. Data is sniffed if neither the workflow nor the file's name
@@ -454,28 +456,28 @@ type SecondsOrVar struct {
 
 // Timeouts is a timeout_config block. After Parse, the limits of commands are also in Step.Timeout.
 type Timeouts struct {
-	// the same as in the map, which has it instead
+	// same as `agent_timeout_secs` in the map, which can be set instead
 	Agent SecondsOrVar `yaml:"agent_timeout_secs"`
 
-	// which limits count: that of the agent, those of the commands, or both; default hybrid
+	// which timeouts apply: that of the item, those of its commands, or both; default hybrid
 	Policy TimeoutPolicy `yaml:"timeout_policy" case:"any"`
 
-	// limits of commands that have no `timeout` of their own
+	// timeouts of commands without `timeout`
 	Commands map[string]time.Duration `yaml:"command_timeouts"`
 
-	// what happens to an item when a time is up; default what `on_item_failure` says
+	// what happens to an item that times out; default as set by `on_item_failure`
 	Action errorpolicy.TimeoutAction `yaml:"timeout_action" case:"any"`
 
-	// between SIGTERM and SIGKILL when a time is up; default 5s, and 30s with `graceful_terminate`
+	// time between SIGTERM and SIGKILL after a timeout; default 5s, and 30s with `graceful_terminate`
 	Cleanup *time.Duration `yaml:"cleanup_grace_period_secs"`
 }
 
-// TimeoutPolicy says which time limits apply.
+// TimeoutPolicy is which timeouts apply.
 type TimeoutPolicy string
 
 const (
-	PerAgent   TimeoutPolicy = "per_agent"   // that of the agent
-	PerCommand TimeoutPolicy = "per_command" // those of the commands
+	PerAgent   TimeoutPolicy = "per_agent"   // the timeout of the item
+	PerCommand TimeoutPolicy = "per_command" // the timeouts of its commands
 	Hybrid     TimeoutPolicy = "hybrid"      // both
 )
 
@@ -487,12 +489,12 @@ type EnvVar struct {
 	Name  string `json:"name"`
 	Value Text   `json:"value"`
 
-	// Value stands for itself: what looks like a placeholder in it is none
+	// Literal means that Value has no placeholders, whatever it looks like.
 	Literal bool `json:"literal,omitempty"`
 
 	Command *Text `json:"command,omitempty"` // its output is the value
 
-	// Command is run once for the job, before anything else; else once for each attempt
+	// Cache means that Command runs once, before the job starts, instead of once for each attempt.
 	Cache bool `json:"cache,omitempty"`
 
 	Choice *EnvChoice `json:"choice,omitempty"`

@@ -18,38 +18,37 @@ import (
 // shared directory.
 type Workspace struct {
 	Mode WorkspaceMode `short:"true"`                // git, or shared or empty
-	Base string        `yaml:"base" text:"revision"` // the revision that the job begins at; default HEAD
+	Base string        `yaml:"base" text:"revision"` // revision from which the job starts; default HEAD
 
-	// what counts of what an agent did: `all`, also what it has not committed, or only its `commits`; default
-	// all
+	// which changes of an item to use: `all`, including uncommitted ones, or only its `commits`; default all
 	Take Take `yaml:"take"`
 
-	// what the result has for each item: a `merge` commit, or one `squash` commit; default merge
+	// what the result has for each item: a `merge` commit or a single `squash` commit; default merge
 	History History `yaml:"history"`
 
-	// what is merged first: in the order of `completion`, or of the `items`, so that nothing depends on which
-	// agent was faster: with several slots all begin at the same commit; default completion
+	// merge order: `completion`, or `items`, so that the result does not depend on timing: with several slots,
+	// all items start from the same commit; default completion
 	Order Order `yaml:"order"`
 
-	Setup []Step `yaml:"setup"` // steps that run once in each workspace when it is made
+	Setup []Step `yaml:"setup"` // steps to run once in each new workspace
 
-	// patterns, as in a .gitignore, of ignored files that stay in a workspace from one agent to the next;
+	// patterns, as in .gitignore, of ignored files that are kept in a workspace from one item to the next;
 	// default none
 	Keep []string `yaml:"keep" text:"filled"`
 
-	// the directories that a workspace has; default those of the checkout
+	// directories to include in a workspace; default those of the checkout
 	Sparse []string `yaml:"sparse" text:"filled"`
 
-	Verify *Verify `yaml:"verify"` // steps that what was merged has to pass before it counts
+	Verify *Verify `yaml:"verify"` // steps that verify merged changes; changes that fail are rejected
 
-	// the branch that is fast-forwarded to the result when the job has completed; default none
+	// branch to fast-forward to the result when the job completes; default none
 	Into string `yaml:"into" text:"revision"`
 
-	// steps that resolve a conflict: they run instead of the agent's, in a workspace that has the conflicted
-	// merge, once for each conflict; what they leave is merged. When they fail, the conflict stands
+	// steps to resolve a conflict: they run once per conflict, instead of the item's steps, in a workspace with
+	// the conflicted merge, and their result is merged. If they fail, the conflict remains
 	Resolve []Step `yaml:"resolve"`
 
-	// whether the commits that prodigy makes are signed, as git is set up to; default false
+	// whether to sign the commits made by prodigy, as configured in git; default false
 	Sign bool `yaml:"sign"`
 
 	Pos Pos
@@ -113,11 +112,11 @@ func (Order) Words() []string { return check.Words(OrderCompletion, OrderItems) 
 
 // Verify is how what was merged is verified.
 type Verify struct {
-	Commands []Step        `yaml:"commands" required:"true"` // the steps, run on the merged tree; required
-	Timeout  time.Duration `yaml:"timeout" unit:"seconds"`   // of the steps together; default none
+	Commands []Step        `yaml:"commands" required:"true"` // the steps to run on the merged tree; required
+	Timeout  time.Duration `yaml:"timeout" unit:"seconds"`   // timeout of all these steps; default none
 
-	// how many items are verified at once; halved when it fails, until the one is found that is to blame;
-	// default 8
+	// number of items to verify together; a batch that fails is halved until the failing item is found; default
+	// 8
 	Batch int `yaml:"batch" least:"1"`
 }
 
@@ -142,7 +141,7 @@ func (w *Workspace) read(r *reader, e entry) bool {
 		w.Mode = GitWorkspace
 	}
 	if b := r.readWith(e, w, r.fields(w)); b != nil && b.has("setup") && !b.has("keep") {
-		r.warn(b.written["setup"].key, `what "setup" makes in a workspace is deleted before the next agent gets it, unless "keep" names it`)
+		r.warn(b.written["setup"].key, `files created by "setup" in a workspace are deleted before the next item, unless listed in "keep"`)
 	}
 	return true
 }
@@ -177,11 +176,11 @@ func (r *reader) warnOfSharing() {
 	}
 	if w.Merge != nil && mentionGit(w.Merge.Commands) {
 		r.warnAt(w.Merge.Pos,
-			`merge: nothing was merged before these steps, since agents share a directory; "workspace: git" gives each a git workspace, and merges what it did (prodigy validate --fix writes that line)`)
+			`merge: nothing is merged before these steps, because items share a directory; with "workspace: git" each item gets a git workspace, and its changes are merged (prodigy validate --fix adds it)`)
 	}
 	if at, ok := commits(w.Map.AgentTemplate); ok {
 		r.warnAt(at,
-			`commit_required: the commits of agents are made in your checkout; "workspace: git" gives each agent a git workspace, and merges its commits (prodigy validate --fix writes that line)`)
+			`commit_required: items commit in your own checkout; with "workspace: git" each item gets a git workspace, and its commits are merged (prodigy validate --fix adds it)`)
 	}
 }
 

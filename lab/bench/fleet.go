@@ -44,7 +44,7 @@ func (f *fleet) begin(workers, slots int) {
 	// A run that is weighed has a home of its own, so the broker has to let in any.
 	f.url = f.start("--join", "broker", "--listen", "127.0.0.1:0", "--store", store, "--insecure")
 	for i := range workers {
-		f.start("takes attempts", "worker", "--join", f.url, "--name", fmt.Sprint("w", i), "--slots", strconv.Itoa(slots))
+		f.start("accepts attempts", "worker", "--join", f.url, "--name", fmt.Sprint("w", i), "--slots", strconv.Itoa(slots))
 	}
 }
 

@@ -78,7 +78,7 @@ func (r *round) logFile() string {
 		data, err := os.ReadFile(name)
 		return err == nil && (bytes.IndexByte(data, '\n') >= 0 || strings.HasSuffix(name, ".zst"))
 	})
-	try.FailIf(i < 0, "there is no log")
+	try.FailIf(i < 0, "log not found")
 	return files[i]
 }
 
