@@ -46,10 +46,14 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (o
 	if a.Resolve != "" {
 		what = "Resolution of the conflict of"
 	}
+	all := s.Policy.Take != workflow.TakeCommits
 	c, err := s.collect(ctx, w, task{
-		base: a.Base, resolve: a.Resolve, ref: itemRef(a.ItemIndex, a.Number), all: s.Policy.Take != workflow.TakeCommits,
+		base: a.Base, resolve: a.Resolve, ref: itemRef(a.ItemIndex, a.Number), all: all,
 		message: fmt.Sprintf("%s %s, attempt %d\n", what, a.ItemID, a.Number),
 	})
+	if err == nil && all {
+		err = s.checkSubmodules(ctx, w)
+	}
 	if err := s.conclude(&a, &o, c, err); err != nil {
 		return agent.Outcome{}, err
 	}

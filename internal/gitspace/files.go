@@ -77,3 +77,9 @@ func exists(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil
 }
+
+// isEmpty reports whether a directory can be read and has nothing in it.
+func isEmpty(dir string) bool {
+	all, err := os.ReadDir(dir)
+	return err == nil && len(all) == 0
+}

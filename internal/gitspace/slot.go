@@ -214,20 +214,12 @@ func (s *Space) checkOut(ctx context.Context, w workspace, base, branch string) 
 
 // emptySubmodules empties the directories of submodules: their repositories were in the .git that is gone.
 func (s *Space) emptySubmodules(ctx context.Context, w workspace) error {
-	if !exists(filepath.Join(w.dir, ".gitmodules")) {
-		return nil
-	}
-	out, err := s.git.output(ctx, s.in(w), "ls-files", "-s", "-z")
-	if err != nil {
+	names, err := s.submodules(ctx, w)
+	if err != nil || len(names) == 0 {
 		return err
 	}
 	return within(w.dir, func(root *os.Root) error {
-		for _, field := range fields(out) {
-			name, is := strings.CutPrefix(field, gitlinkMode+" ")
-			if !is {
-				continue
-			}
-			_, name, _ = strings.Cut(name, "\t")
+		for _, name := range names {
 			if err := root.RemoveAll(name); err != nil {
 				return err
 			}
@@ -237,6 +229,21 @@ func (s *Space) emptySubmodules(ctx context.Context, w workspace) error {
 		}
 		return nil
 	})
+}
+
+// submodules returns the directories of the submodules that the index of a workspace has.
+func (s *Space) submodules(ctx context.Context, w workspace) (names []string, err error) {
+	if !exists(filepath.Join(w.dir, ".gitmodules")) {
+		return nil, nil
+	}
+	out, err := s.git.output(ctx, s.in(w), "ls-files", "-s", "-z")
+	for _, field := range fields(out) {
+		if entry, is := strings.CutPrefix(field, gitlinkMode+" "); is {
+			_, name, _ := strings.Cut(entry, "\t")
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // sweep removes what git does not see: pipes, sockets, devices, repositories, and changed permissions. Directories

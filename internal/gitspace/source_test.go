@@ -135,9 +135,17 @@ func TestSubmodulesAreLeftAlone(t *testing.T) {
 	if w := j.does("test ! -e inner/a; test -d inner; git submodule --quiet update --init; test -e inner/a"); w.Commit != "" {
 		t.Errorf("changed: %s", j.changedBy(w))
 	}
-	o, _ := j.run(j.attempt("git submodule --quiet update --init; cd inner; git commit -q --allow-empty -m x; cd ..; git add -A; git commit -qm moved"))
-	if o.Failure == nil || !strings.Contains(o.Failure.Message, "the submodule inner") {
-		t.Errorf("outcome: %+v", o.Failure)
+	const update = "git submodule --quiet update --init; "
+	for _, does := range []string{
+		update + "cd inner; git commit -q --allow-empty -m x; cd ..; git add -A; git commit -qm moved",
+		update + "echo 2 > inner/a",
+		update + "echo 2 > inner/new; git config submodule.inner.ignore all",
+		"echo 2 > inner/a",
+	} {
+		o, _ := j.run(j.attempt(does))
+		if o.Failure == nil || !strings.Contains(o.Failure.Message, "the submodule inner") {
+			t.Errorf("%s: outcome: %+v", does, o.Failure)
+		}
 	}
 }
 

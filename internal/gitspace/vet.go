@@ -188,6 +188,28 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 	return nil
 }
 
+// checkSubmodules refuses files in submodules that are not committed there. Git takes none of them into a commit of the
+// workspace, not even those in a directory whose submodule has no repository.
+func (s *Space) checkSubmodules(ctx context.Context, w workspace) error {
+	names, err := s.submodules(ctx, w)
+	if err != nil || len(names) == 0 {
+		return s.blame(err, "its index cannot be read")
+	}
+	out, err := s.git.output(ctx, s.in(w), "diff-files", "-z", "--name-only", "--ignore-submodules=none")
+	if err != nil {
+		return s.blame(err, "its submodules cannot be compared")
+	}
+	changed := fields(out)
+	for _, name := range names {
+		dir := filepath.Join(w.dir, filepath.FromSlash(name))
+		bare := isDir(dir) && !exists(filepath.Join(dir, ".git")) && !isEmpty(dir)
+		if bare && !s.keeps(name) || slices.Contains(changed, name) {
+			return stateErrorf("it changed files in the submodule %s: they would be lost", name)
+		}
+	}
+	return nil
+}
+
 // readRef returns what a file of a vetted .git has that holds the name of an object or of another ref, or ""
 // if it is not there.
 func (w workspace) readRef(name string) string {
