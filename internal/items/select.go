@@ -355,6 +355,9 @@ func (c *pipeline) hint(m *workflow.Map, e Env) {
 	for _, text := range c.seen.misspelt(true) {
 		e.Warn("filter: " + text)
 	}
+	if name := c.seen.quoted; name != "" {
+		e.Warn(fmt.Sprintf("the item %s is a name that git has quoted: use git ls-files -z with format: nul", name))
+	}
 	for _, field := range c.order.NumbersAsTexts() {
 		e.Warn(fmt.Sprintf("sort_by: all values of %s are strings that look like numbers, so 10 comes before 9: use number(%s)",
 			field, field))
