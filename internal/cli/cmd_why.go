@@ -84,7 +84,10 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 	if err != nil {
 		return explained{}, err
 	}
-	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, mapreduce.BreakerKey(w, itemID, it.Data), w)
+	runs := job.Running()
+	explanation, err := view.Explain(
+		events.About(job.EventsDir(), itemID), itemID, mapreduce.BreakerKey(w, itemID, it.Data), w, runs,
+	)
 	switch {
 	case err != nil:
 		return explained{}, err
@@ -137,7 +140,7 @@ func originOf(jobID, itemID string) (made madeFrom, job jobs.Job, origins []stri
 		return made, job, nil
 	}
 	made.Workflow = meta.Workflow
-	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, "", nil)
+	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, "", nil, job.Running())
 	if err != nil {
 		made.Gone = err.Error()
 		return made, job, nil
@@ -243,7 +246,11 @@ func (e explained) next(job jobs.Job) []string {
 		}
 		return commands
 	case view.Unseen, view.Pending, view.Waiting, view.InFlight, view.Merging:
-		if !job.Running() {
+		switch {
+		case job.Running():
+		case e.Budget != nil:
+			return []string{resumeWithMore(job, *e.Budget)}
+		default:
 			return []string{resumeCommand(job, "")}
 		}
 	}

@@ -230,5 +230,5 @@ func (l *Ledger) Release(id int64) { delete(l.running, id) }
 // Running returns how many agents run.
 func (l *Ledger) Running() int { return len(l.running) }
 
-// More returns a budget to suggest when the one of e is spent.
-func (e *JobSpent) More() USD { return cmp.Or(2*e.Limit, Dollar) }
+// More returns a budget to suggest when the one of e is spent: twice as much, and enough for the next agent.
+func (e *JobSpent) More() USD { return cmp.Or(max(2*e.Limit, 2*e.Spent, e.Spent+e.Next), Dollar) }

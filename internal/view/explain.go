@@ -29,6 +29,9 @@ type Explanation struct {
 	Now string `json:"now"`
 
 	Entries []Entry `json:"chapters"`
+
+	// What the agents of the job have spent, if that allows no further one.
+	Budget *limit.JobSpent `json:"-"`
 }
 
 // Entry is one event of an Explanation.
@@ -59,17 +62,19 @@ type Entry struct {
 
 // Explain returns the explanation of an item from the records of its job. Those of other items may be left
 // out. The key is that of the circuit breaker of the item, where each key has one. The workflow w gives the
-// reasons of decisions; it may be nil.
-func Explain(records iter.Seq2[events.Record, error], itemID, key string, w *workflow.Workflow) (Explanation, error) {
+// reasons of decisions; it may be nil. runs says that a process runs the job.
+func Explain(
+	records iter.Seq2[events.Record, error], itemID, key string, w *workflow.Workflow, runs bool,
+) (Explanation, error) {
 	x := &explainer{
-		out: Explanation{ItemID: itemID, Entries: []Entry{}}, key: key, policies: policiesOf(w),
+		out: Explanation{ItemID: itemID, Entries: []Entry{}}, key: key, runs: runs, policies: policiesOf(w),
 		waited: map[string]time.Duration{}, job: New(),
 	}
 	if w != nil {
 		x.policy = w.ErrorPolicy
 	}
 	err := events.Each(records, x.apply)
-	x.out.Status, x.out.Now = x.status(), x.now()
+	x.out.Status, x.out.Now, x.out.Budget = x.status(), x.now(), x.job.Budget()
 	return x.out, err
 }
 
@@ -78,6 +83,7 @@ func Explain(records iter.Seq2[events.Record, error], itemID, key string, w *wor
 type explainer struct {
 	out    Explanation
 	key    string
+	runs   bool
 	policy errorpolicy.Policy
 
 	// The retry policies of the steps, by label.
@@ -447,7 +453,7 @@ func (x *explainer) now() string {
 	words := statusWords[status]
 	switch status {
 	case InFlight:
-		words = fmt.Sprintf("attempt %d is running, or was when prodigy crashed", x.attempt)
+		words = x.inFlight()
 	case Waiting:
 		words = "waiting to retry, due at " + x.job.waiting[x.index].due.Local().Format(time.DateTime)
 	case Unseen, Pending:
@@ -457,8 +463,23 @@ func (x *explainer) now() string {
 	if x.skip != "" {
 		words += "; skip requested by " + x.skip
 	}
+	if b := x.job.Budget(); b != nil && status != InFlight {
+		words += "; " + b.Text()
+	}
 	if h := x.job.Hold(); h != nil && status != InFlight {
 		words += "; the job is paused by " + h.By + " since " + h.Since.Local().Format(time.DateTime)
 	}
 	return words
+}
+
+// inFlight says what the attempt does that has not ended.
+func (x *explainer) inFlight() string {
+	due := x.job.running[x.index].Due
+	switch {
+	case !x.runs:
+		return fmt.Sprintf("attempt %d was running when prodigy was killed", x.attempt)
+	case len(x.job.Paused()) > 0 && !due.IsZero():
+		return fmt.Sprintf("attempt %d waits for the plan limit until %s", x.attempt, due.Local().Format(time.DateTime))
+	}
+	return fmt.Sprintf("attempt %d is running", x.attempt)
 }

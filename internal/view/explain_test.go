@@ -130,6 +130,10 @@ var histories = []struct {
 		events.DLQItemAdded{ItemID: "item_0", FailureCount: 1},
 		events.DLQItemRemoved{ItemID: "item_0", Reason: "purged"},
 	}},
+	{"an agent waits for the limit of its plan", []events.Event{
+		begun(0),
+		events.QuotaPaused{Pool: "claude", Kind: "quota", Item: "item_0", Until: time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)},
+	}},
 	{"an attempt is interrupted", []events.Event{
 		begun(0),
 		events.AgentInterrupted{AttemptID: events.AttemptID{ItemID: "item_0", Attempt: 1}, Reason: "SIGTERM"},
@@ -230,7 +234,7 @@ func TestExplanationsInWords(t *testing.T) {
 	}
 	var b strings.Builder
 	for _, c := range histories {
-		s, err := view.Explain(recordsOf(c.log), "item_0", "", w)
+		s, err := view.Explain(recordsOf(c.log), "item_0", "", w, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +265,7 @@ func TestExplanationsInWords(t *testing.T) {
 // A workflow that cannot be read any more leaves an explanation with fewer reasons, not none.
 func TestAnExplanationNeedsNoWorkflow(t *testing.T) {
 	for _, c := range histories {
-		with, err := view.Explain(recordsOf(c.log), "item_0", "", nil)
+		with, err := view.Explain(recordsOf(c.log), "item_0", "", nil, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +282,7 @@ func TestEveryEventOfAnItemIsTold(t *testing.T) {
 		if events.Subject(e) == "" {
 			continue
 		}
-		s, err := view.Explain(recordsOf([]events.Event{e}), "item_0", "", nil)
+		s, err := view.Explain(recordsOf([]events.Event{e}), "item_0", "", nil, true)
 		if err != nil {
 			t.Fatal(err)
 		}
