@@ -185,31 +185,3 @@ func resultsOf(place jobs.Job) iter.Seq2[term.Line, error] {
 		}
 	}
 }
-
-// echoEndedBefore prints the outputs of the items of a job that have ended so far. What earlier runs have printed of
-// them is not known.
-func echoEndedBefore(to *term.Echo, jobID string) error {
-	place, err := findJob(jobName{id: jobID, all: true})
-	if err != nil {
-		return err
-	}
-	for line, err := range resultsOf(place) {
-		var row job.Result
-		if err == nil {
-			err = json.Unmarshal(line, &row)
-		}
-		if err == nil && row.Status != "success" {
-			row.Output = ""
-		}
-		if err == nil {
-			err = to.Printed(row.Index, row.Output)
-		}
-		if errors.Is(err, job.ErrNoItems) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -109,11 +108,8 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 		con.say().Print(e.Reason)
 		e.print(con)
 	}
-	if o.keepOrder {
-		all := term.NewEcho(term.Grouped, true, con.out, con.raw)
-		if err := errors.Join(echoEndedBefore(all, e.Job.ID), all.Close()); err != nil {
-			return unlessClosed(err)
-		}
+	if err := o.printRest(con, e.Job); err != nil {
+		return unlessClosed(err)
 	}
 	if o.format == term.JSON {
 		if err := term.PrintJSON(con.out, e.outcome(code)); err != nil {

@@ -46,6 +46,10 @@ type jobOptions struct {
 	// keepOrder (--keep-order) prints it in the order of the items. A resume then prints that of items that finished
 	// before as well.
 	keepOrder bool
+	// printsOn means that the earlier runs of the job printed too, and this one goes on where they ended.
+	printsOn bool
+	// ended has what is to be printed of those runs.
+	ended []endedItem
 	// maxRetries is how often a dead letter may be retried.
 	maxRetries int
 	// maxCrashes is for a resume only: how often a run may die while an item runs before that is suspected.
@@ -132,6 +136,7 @@ func (o jobOptions) config(t tools) mapreduce.Config {
 		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
 		MaxParallel: o.maxParallel,
 		MaxRetries:  o.maxRetries, MaxCost: o.maxCost, Pool: o.pool,
+		Hooks: mapreduce.Hooks{Printing: o.printing()},
 
 		EndConfig: mapreduce.EndConfig{Grace: o.grace, StopNow: o.stopNow, ExitOutside: o.exitOutside},
 		LogConfig: job.LogConfig{
@@ -344,17 +349,6 @@ func (o jobOptions) checkEcho() error {
 		return usagef("--group, --line-buffer, --ungroup and --tag cannot be used with --print or --json")
 	}
 	return nil
-}
-
-// checkEchoAgain is checkEcho for a job that runs again, whose earlier items are not shown.
-func (o jobOptions) checkEchoAgain() error {
-	switch {
-	case o.echo.mode() == "":
-		return nil
-	case o.keepOrder:
-		return usagef("--keep-order cannot be used with --group, --line-buffer, --ungroup or --tag when resuming")
-	}
-	return o.checkEcho()
 }
 
 // flags returns the flags for another command that shows the same.

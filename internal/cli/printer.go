@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
+	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
@@ -221,6 +222,7 @@ func (p *printer) print(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		p.printf("job %s%s\n", r.JobID, term.Prefixed(": ", e.Workflow))
+		p.printsInto(nil)
 	case events.JobResumed:
 		p.resumed(e)
 	case events.ItemsSelected:
@@ -345,18 +347,38 @@ func outputOfItem(jobID string, o events.ItemOutput) (string, error) {
 	return job.Output(place, o)
 }
 
-// resumed prints what a resume found, and with --keep-order what earlier items printed.
+// resumed prints what a resume found, and what items printed that ended before, as far as that is still to be printed.
 func (p *printer) resumed(e events.JobResumed) {
 	if e.Reason == events.ForDeadLetters {
 		p.printf("job %s: retrying dead letters\n", p.job.ID)
+		if p.echo != nil {
+			p.echo.Ordered = false // most items do not run
+		}
+	} else {
+		p.printf("resuming job %s: %s\n", p.job.ID, resumedWith(e, p.earlier))
+	}
+	p.printsInto(func(place jobs.Job) error {
+		if e.Reason == events.ForDeadLetters {
+			return nil
+		}
+		p.screen.Clear()
+		return p.options.printEnded(p.echo, place)
+	})
+}
+
+// printsInto makes the echo write down whose output it shows, if the job prints in all its runs, and calls begin.
+func (p *printer) printsInto(begin func(jobs.Job) error) {
+	if p.echo == nil {
 		return
 	}
-	p.printf("resuming job %s: %s\n", p.job.ID, resumedWith(e, p.earlier))
-	if p.echo == nil || p.ofCommands || !p.echo.Ordered {
-		return
+	place, err := findJob(jobName{id: p.job.ID, all: true})
+	if err == nil && (p.options.printsOn || begin == nil) {
+		noteShown(p.echo, place)
 	}
-	p.screen.Clear()
-	if err := echoEndedBefore(p.echo, p.job.ID); err != nil {
+	if err == nil && begin != nil {
+		err = begin(place)
+	}
+	if err != nil {
 		p.log(events.Bad, "print the output of items that ended before: %v", err)
 	}
 }
@@ -479,21 +501,21 @@ func (p *printer) showItems(o jobOptions) {
 func (p *printer) Command(a *agent.Attempt, step string, try int) (stdout, stderr io.Writer) {
 	from := term.EchoSource{Item: a.ItemIndex, Attempt: a.Number, Step: step, Try: try}
 	if p.options.echo.tag {
-		from.Tag = func() string { return tagOf(a) }
+		from.Tag = func() string { return tagOf(a.Item, a.Batch) }
 	}
 	return p.echo.Streams(from)
 }
 
 // tagOf returns what begins the lines of an item: the item if it is a text, the items of a batch, else its JSON.
-func tagOf(a *agent.Attempt) string {
-	if a.Batch {
+func tagOf(item json.RawMessage, batch bool) string {
+	if batch {
 		var words []string
-		for raw := range rawjson.Elements(a.Item) {
+		for raw := range rawjson.Elements(item) {
 			words = append(words, textOf(raw))
 		}
 		return term.Visible(strings.Join(words, " "))
 	}
-	return term.Visible(textOf(a.Item))
+	return term.Visible(textOf(item))
 }
 
 // textOf returns a JSON string as its text, and any other JSON as it is.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,10 +138,7 @@ func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job,
 		return err
 	}
 	o.fleet = o.fleet.forWorkflow(w)
-	if err := o.checkEchoAgain(); err != nil {
-		return err
-	}
-	if err := o.fleet.check(con, w, o.quiet); err != nil {
+	if err := errors.Join(o.printAsBefore(place), o.checkEcho(), o.fleet.check(con, w, o.quiet)); err != nil {
 		return err
 	}
 	meta, err := place.ReadMeta()
@@ -178,7 +176,10 @@ func (o jobOptions) runJob(ctx context.Context, con *console, c mapreduce.Config
 		return fmt.Errorf("all items of job %s finished, but some output was not printed: %w", end.Job.ID,
 			p.echo.Failure())
 	}
-	return conclude(con, end)
+	if o.joblog != "" {
+		err = writeJoblog(end.Job, o.joblog)
+	}
+	return cmp.Or(err, conclude(con, end)) // the summary is printed in any case
 }
 
 // afterError prints the outcome of a job that an error of prodigy itself ended. If there was no job yet it returns err.

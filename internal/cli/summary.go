@@ -87,11 +87,7 @@ func (e finishedRun) outcome(code int) outcome {
 // conclude prints how the job ended and returns the exit code as an error.
 func (o jobOptions) conclude(con *console, e finishedRun) error {
 	code := resultCode(e.Result, e.stop, o.partialOK)
-	err := o.printOutcome(con, e, code)
-	if o.joblog != "" {
-		err = errors.Join(err, writeJoblog(e.Job, o.joblog))
-	}
-	return cmp.Or(err, status(code))
+	return cmp.Or(o.printOutcome(con, e, code), status(code))
 }
 
 // printOutcome prints the failures and the summary on stderr, and the outcome on stdout with --json. With --quiet

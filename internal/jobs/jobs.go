@@ -48,6 +48,9 @@ func (j Job) ItemsFile() string { return j.state("items.jsonl") }
 // ResultsFile returns the path of the results, which exist once the map phase is over.
 func (j Job) ResultsFile() string { return j.state("results.jsonl") }
 
+// ShownFile returns the path of the list of the items whose output a run has printed, by index, if the job prints it.
+func (j Job) ShownFile() string { return j.state("shown") }
+
 // ResultsMetaFile returns the path of the file that says which part of the log the results were made from,
 // and their checksum.
 func (j Job) ResultsMetaFile() string { return j.state("results.meta.json") }

@@ -44,6 +44,9 @@ type Meta struct {
 	// Whose slots the items share with other jobs.
 	Pool *Pool `json:"pool,omitempty"`
 
+	// Printing is how the first run printed what items print, as those after it do. Nil means that it did not.
+	Printing *Printing `json:"printing,omitempty"`
+
 	Simulated bool `json:"simulated,omitempty"` // nothing of it has run
 
 	// The span, of whoever started the job, that the job belongs to.
@@ -69,6 +72,18 @@ type Meta struct {
 type Input struct {
 	JobID  string `json:"job_id"`
 	Select string `json:"select"` // success, failed or all
+}
+
+// Printing is how a run prints what items print: as their commands print it if Mode is set, else as the output of their
+// last steps if Print or KeepOrder is.
+type Printing struct {
+	Mode      string `json:"mode,omitempty"` // a term.EchoMode
+	Tag       bool   `json:"tag,omitempty"`  // begins each line with the item
+	Print     bool   `json:"print,omitempty"`
+	KeepOrder bool   `json:"keep_order,omitempty"` // in the order of the items
+
+	// Joblog is the absolute path of a file that gets a row for each item at the end of a run.
+	Joblog string `json:"joblog,omitempty"`
 }
 
 // Pool names slots that jobs on one machine share.

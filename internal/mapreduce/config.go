@@ -209,6 +209,9 @@ type Hooks struct {
 	// Echo shows what the commands of items print.
 	Echo agent.Echo
 
+	// Printing is recorded for later runs.
+	Printing *jobs.Printing
+
 	// Earlier is called with what the earlier runs of a resumed job have done, before the first call of Observe.
 	Earlier func(Earlier)
 

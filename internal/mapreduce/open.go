@@ -103,7 +103,7 @@ func newMeta(c Config, w *workflow.Workflow, b beginning) jobs.Meta {
 		MaxParallel: b.slots, OpenSlots: b.openSlots, MaxDelayMS: c.MaxDelay.Milliseconds(),
 		Args: check.Each(os.Args[1:], c.Settings.Mask.Text), Profile: c.Settings.Profile, Values: c.Values,
 		Params: paramsOf(c.Settings), Simulated: c.Simulate != nil, Since: b.since, Input: b.input,
-		TraceParent: traceParent(c.Environ),
+		TraceParent: traceParent(c.Environ), Printing: c.Printing,
 	}
 	if w.File != "" { // else it was made from a command line
 		m.WorkflowPath = process.Resolve(c.Dir, w.File)

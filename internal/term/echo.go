@@ -23,8 +23,9 @@ const (
 // of the last attempt. What waits is in memory while it is small, and in files that have no name. It is safe for
 // concurrent use.
 type Echo struct {
-	Ordered bool        // in the order of the items
-	Fatal   func(error) // is called once, when output cannot be kept or shown; it may be nil
+	Ordered bool            // in the order of the items
+	Fatal   func(error)     // is called once, when output cannot be kept or shown; it may be nil
+	Shown   func(index int) // is called when all output of an item that has any was shown; it may be nil
 
 	mode  EchoMode
 	write func(stream int, p []byte) error // stream 0 is stdout, 1 stderr
@@ -252,6 +253,9 @@ func (e *Echo) finish(index int) error {
 		if err := e.showKept(it, n); err != nil {
 			return err
 		}
+	}
+	if e.Shown != nil {
+		e.Shown(index)
 	}
 	return nil
 }
