@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
@@ -273,12 +274,18 @@ func (p *printer) say(r events.Record, text string) {
 
 // log prints a line with the time and how grave it is, above the live lines.
 func (p *printer) log(g events.Grave, format string, args ...any) {
-	k := p.con.errLook()
-	mark := map[events.Grave]string{
-		events.Odd: k.Paint(term.Yellow, "WRN"), events.Bad: k.Paint(term.Red, "ERR"),
-	}[g]
-	begin := k.Paint(term.Grey, time.Now().Format(time.TimeOnly)) + " " + cmp.Or(mark, k.Paint(term.Green, "INF"))
-	term.Lines{W: p.screen, Look: k}.Foldf(len("15:04:05 WRN "), "%s %s", begin, fmt.Sprintf(format, args...))
+	var line strings.Builder
+	log := zerolog.New(zerolog.ConsoleWriter{
+		Out: &line, NoColor: !p.con.colours(), TimeFormat: time.TimeOnly, FormatMessage: func(text any) string { return fmt.Sprint(text) },
+	})
+	log.WithLevel(levels[g]).Timestamp().Msgf(format, args...)
+	term.Lines{W: p.screen, Look: p.con.errLook()}.Foldf(len("15:04:05 WRN "), "%s", strings.TrimSuffix(line.String(), "\n"))
+}
+
+// levels are the levels of lines, by how grave an event is.
+var levels = map[events.Grave]zerolog.Level{
+	events.Plain: zerolog.InfoLevel, events.Good: zerolog.InfoLevel,
+	events.Odd: zerolog.WarnLevel, events.Bad: zerolog.ErrorLevel,
 }
 
 // circuit prints what has happened to a breaker. Of one that has opened it says why, and what becomes of the items
