@@ -274,18 +274,28 @@ func (p *printer) say(r events.Record, text string) {
 
 // log prints a line with the time and how grave it is, above the live lines.
 func (p *printer) log(g events.Grave, format string, args ...any) {
+	k := p.con.errLook()
 	var line strings.Builder
 	log := zerolog.New(zerolog.ConsoleWriter{
-		Out: &line, NoColor: !p.con.colours(), TimeFormat: time.TimeOnly, FormatMessage: func(text any) string { return fmt.Sprint(text) },
+		Out: &line, NoColor: true,
+		FormatTimestamp: func(any) string { return k.Paint(term.Grey, time.Now().Format(time.TimeOnly)) },
+		FormatLevel: func(any) string {
+			return k.Paint(colours[g], zerolog.FormattedLevels[levels[g]])
+		},
 	})
-	log.WithLevel(levels[g]).Timestamp().Msgf(format, args...)
-	term.Lines{W: p.screen, Look: p.con.errLook()}.Foldf(len("15:04:05 WRN "), "%s", strings.TrimSuffix(line.String(), "\n"))
+	log.WithLevel(levels[g]).Msgf(format, args...)
+	term.Lines{W: p.screen, Look: k}.Foldf(len("15:04:05 WRN "), "%s", strings.TrimSuffix(line.String(), "\n"))
 }
 
 // levels are the levels of lines, by how grave an event is.
 var levels = map[events.Grave]zerolog.Level{
 	events.Plain: zerolog.InfoLevel, events.Good: zerolog.InfoLevel,
 	events.Odd: zerolog.WarnLevel, events.Bad: zerolog.ErrorLevel,
+}
+
+// colours are those of the levels.
+var colours = map[events.Grave]term.Colour{
+	events.Plain: term.Green, events.Good: term.Green, events.Odd: term.Yellow, events.Bad: term.Red,
 }
 
 // circuit prints what has happened to a breaker. Of one that has opened it says why, and what becomes of the items
