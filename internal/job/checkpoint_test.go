@@ -160,7 +160,6 @@ var foldSums = map[int]string{
 	39: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // one type for what limits remember
 	40: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // a run that can be resumed is stopped, not paused
 	41: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // how a run is about to end
-	42: "f37c62843f6493a41503387f7c5a133a068dd9c30fa6bee59b73a5456c8c5f85", // one breaker is that of the key "", and keys beyond the bound of a rate share one
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

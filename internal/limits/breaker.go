@@ -9,11 +9,11 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Breaker holds back or refuses items while too many attempts have failed, in all or for each key. Where there is one
-// for all items, its key is empty.
+// Breaker holds back or refuses items while too many attempts have failed, in all or for each key.
 type Breaker struct {
-	Keyed   *limit.KeyedBreaker  `json:"keyed"`
-	Tickets map[int]limit.Ticket `json:"tickets,omitempty"` // of attempts that run, by item index
+	One     *limit.Breaker       `json:"one"`
+	Keyed   *limit.KeyedBreaker  `json:"keyed"`             // in place of One, with a breaker for each key
+	Tickets map[int]limit.Ticket `json:"tickets,omitempty"` // of attempts that run, by item index, but for zero ones
 	Untold  []limit.Transition   `json:"untold,omitempty"`  // that the log does not say yet
 	config  limit.BreakerConfig
 }
@@ -23,21 +23,37 @@ func newBreaker(p errorpolicy.Policy) *Breaker {
 	if p.CircuitBreaker != nil {
 		b.config = *p.CircuitBreaker
 	}
-	b.Keyed = limit.NewKeyedBreaker(b.config)
+	b.reset()
 	return b
 }
 
-// exists reports whether the workflow asks for a breaker.
-func (b *Breaker) exists() bool { return b.config.FailureThreshold > 0 }
+// reset closes the breaker, of all keys. No attempt may be in flight.
+func (b *Breaker) reset() {
+	b.One, b.Keyed = limit.NewBreaker(b.config), limit.NewKeyedBreaker(b.config)
+}
+
+// complete reports whether all is there that Apply needs.
+func (b *Breaker) complete() bool { return b != nil && b.One != nil && b.Keyed != nil }
 
 // Refuses reports whether an item is refused while the breaker is open, and does not wait.
-func (b *Breaker) Refuses() bool { return b.exists() && b.config.OnOpen != limit.Wait }
+func (b *Breaker) Refuses() bool {
+	return b.config.FailureThreshold > 0 && b.config.OnOpen != limit.Wait
+}
+
+// byKey reports whether each key has a breaker of its own.
+func (b *Breaker) byKey() bool { return b.config.Per != "" }
 
 // Admit implements Limit.
 func (b *Breaker) Admit(a Ask) Verdict {
-	admission := b.Keyed.Admit(a.Key, a.Now)
+	if a.Class == Try {
+		return Verdict{}
+	}
+	admission := b.One.Admit(a.Now)
+	if b.byKey() {
+		admission = b.Keyed.Admit(a.Key, a.Now)
+	}
 	switch {
-	case a.Class == Try || admission.Verdict == limit.Run:
+	case admission.Verdict == limit.Run:
 		return Verdict{}
 	case admission.Verdict == limit.Full: // until one of the tests ends
 		return Verdict{Answer: Wait}
@@ -57,21 +73,18 @@ func (b *Breaker) Tell() events.Event {
 
 // Apply implements Limit.
 func (b *Breaker) Apply(r events.Record, _ Job) {
-	if !b.exists() {
-		return
-	}
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
-		t, changes := b.Keyed.Start(e.BreakerKey)
-		b.Tickets[e.ItemIndex] = t
-		b.Untold = append(b.Untold, changes...)
+		b.start(e.ItemIndex, e.BreakerKey)
 	case events.AgentCompleted:
 		b.end(e.ItemIndex, true, r.Time)
 	case events.AgentFailed:
 		switch {
 		case e.Rejected():
-		case e.ErrorType == retry.TypeSkipped, e.ErrorType.AfterAttempt(): // it says nothing of what the breaker protects
+		case e.ErrorType == retry.TypeSkipped:
 			b.release(e.ItemIndex)
+		case e.ErrorType.AfterAttempt(): // it says nothing of what the breaker protects
+			delete(b.Tickets, e.ItemIndex)
 		default:
 			b.end(e.ItemIndex, false, r.Time)
 		}
@@ -88,22 +101,40 @@ func (b *Breaker) Apply(r events.Record, _ Job) {
 	}
 }
 
-// end gives the attempt at an item its outcome. One that has no ticket has begun before there was a breaker.
-func (b *Breaker) end(index int, success bool, now time.Time) {
-	t, ok := b.Tickets[index]
-	delete(b.Tickets, index)
-	if ok {
-		b.Untold = append(b.Untold, b.Keyed.End(t, success, now)...)
+func (b *Breaker) start(index int, key string) {
+	var t limit.Ticket
+	var changes []limit.Transition
+	if b.byKey() {
+		t, changes = b.Keyed.Start(key)
+	} else {
+		t, changes = b.One.Start()
 	}
+	if t != (limit.Ticket{}) {
+		b.Tickets[index] = t
+	}
+	b.Untold = append(b.Untold, changes...)
+}
+
+// end gives the attempt at an item its outcome.
+func (b *Breaker) end(index int, success bool, now time.Time) {
+	t := b.Tickets[index]
+	delete(b.Tickets, index)
+	end := b.One.End
+	if b.byKey() {
+		end = b.Keyed.End
+	}
+	b.Untold = append(b.Untold, end(t, success, now)...)
 }
 
 // release takes note that the attempt at an item was stopped. A half-open breaker waits for the outcomes of its tests.
 func (b *Breaker) release(index int) {
-	t, ok := b.Tickets[index]
+	t := b.Tickets[index]
 	delete(b.Tickets, index)
-	if ok {
+	if b.byKey() {
 		b.Keyed.Release(t)
+		return
 	}
+	b.One.Release(t)
 }
 
 // resumed takes note that the job goes on. What its attempts would have tested is not known, but of those that
@@ -115,8 +146,9 @@ func (b *Breaker) resumed(now time.Time, e events.JobResumed) {
 		}
 	}
 	b.Untold = nil // the end of the run before has cut them off
+	b.One.Resumed(now)
 	b.Keyed.Resumed(now)
 	if e.Reason == events.ForDeadLetters {
-		b.Keyed = limit.NewKeyedBreaker(b.config)
+		b.reset()
 	}
 }

@@ -27,7 +27,7 @@ func NewMemory(p errorpolicy.Policy) *Memory {
 
 // Complete reports whether a memory that was read has all that Apply needs.
 func (m *Memory) Complete() bool {
-	return m != nil && m.Ratio != nil && m.Ratio.Throttle != nil && m.Breaker != nil && m.Breaker.Keyed != nil &&
+	return m != nil && m.Ratio != nil && m.Ratio.Throttle != nil && m.Breaker.complete() &&
 		m.Concurrency != nil && m.Concurrency.Service != nil && m.Rate != nil
 }
 
