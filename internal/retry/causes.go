@@ -497,6 +497,7 @@ var phrases = []phrase{
 		timeout in data send/receive
 		headers timeout error
 		body timeout error
+		connect timeout error
 		navigation timeout of *
 		received timeout from *
 		request timed-out

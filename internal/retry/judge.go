@@ -86,6 +86,12 @@ func byText(f Failure) (t Type, rule string, said bool) {
 			break
 		}
 	}
+	// curl -i prints a status line, whatever was done with the output afterwards.
+	for line := range strings.Lines(f.Stdout) {
+		if status, ok := statusLine(strings.TrimSpace(line)); ok && status >= 400 {
+			return ofStatus(status), "HTTP status " + strconv.Itoa(status), true
+		}
+	}
 	return TypeCommandFailed, "", said
 }
 
@@ -104,12 +110,20 @@ func exitOf(programs []string, code int) (known, bool) {
 			case !check.Among(e.programs, name):
 			case check.Among(e.codes, number):
 				return known{e, name + " exit code " + number}, true
-			case e.codes == "" && len(programs) == 1:
-				return known{e, name + " exit code " + number}, true
+			case e.codes == "" && ofItself(programs):
+				return known{e, strings.Join(programs, " or ") + " exit code " + number}, true
 			}
 		}
 	}
 	return known{}, false
+}
+
+// ofItself reports whether all of the programs fail by themselves or by their arguments only, as those of sort a | uniq
+// do: whichever of them failed, it was not the network.
+func ofItself(programs []string) bool {
+	return !slices.ContainsFunc(programs, func(name string) bool {
+		return !slices.ContainsFunc(exits, func(e exit) bool { return e.codes == "" && check.Among(e.programs, name) })
+	})
 }
 
 // ranOut reports whether the machine ran out of something, by which phrase. Such a line counts wherever it stands: what
@@ -190,7 +204,7 @@ func decidingLine(lines []string) (t Type, rule string, said bool) {
 		case isWeak:
 		case rule != "":
 			return t, rule, true
-		case !passes(line, lower, i > 0):
+		case !passes(line, lower, i > 0) && !followsCurl(lines[:i]):
 			return weak, weakRule, true
 		}
 	}
@@ -208,6 +222,14 @@ func passes(line, lower string, above bool) bool {
 		containsAny(lower, "calledprocesserror: ", "retryerror[", "typeerror: terminated")
 }
 
+// followsCurl reports whether one of the last two lines is what curl says of its failure: scripts add a line of their
+// own.
+func followsCurl(above []string) bool {
+	return slices.ContainsFunc(above[max(0, len(above)-2):], func(line string) bool {
+		return strings.HasPrefix(line, "curl: (")
+	})
+}
+
 func isLetterRune(r rune) bool { return 'a' <= r && r <= 'z' || r > 0x7f }
 
 var (
@@ -220,10 +242,28 @@ var (
 	// stackLine is one call of a stack: of Java and Node.js (at), Ruby (from), gdb and PHP (#0), Rust (0:), Python.
 	stackLine = once(`^\s+at |^\s+(from|in) .*:\d+|^\s*#\d+ |^\s+\d+: |^\s*\.\.\. \d+ more|^\s*File ".*", line \d+`)
 
+	// property is a field of an error that Node.js prints: "  hostname: 'example.com',".
+	property = once(`^\s+["']?(\w+)["']?: ["'].*["'],?$`)
+
 	// consequence is a line that says what has not been done, and not why.
 	consequence = once(`^((error|fatal):? )?(cannot|can't|could not|couldn't|failed to|unable to) ` +
 		`(clone|connect|download|fetch|publish|pull|push|reach|send|sync|upload)\b[^:]*$`)
+
+	// inDocument is a place in a file that a linter reads: what such a line quotes has not happened.
+	inDocument = once(`\.(conf|csv|html|ini|json|log|md|po|toml|tsv|txt|xml|ya?ml):\d+|\bline \d+ of `)
+
+	// position is the line that Node.js prints above the source code of an error: "/app/load.js:12".
+	position = once(`^(file://)?[^\s:]+:\d+$`)
 )
+
+// telling are the properties of an error that say what happened.
+const telling = "code message error reason cause status type name detail description"
+
+// isData reports whether the line is a property of an error that Node.js prints, and not one that says what happened.
+func isData(line string) bool {
+	m := property().FindStringSubmatch(line)
+	return m != nil && !check.Among(telling, strings.ToLower(m[1]))
+}
 
 // plainLines returns the lines of a text that may say what went wrong: without blank ones, source code and stacks.
 func plainLines(text string) []string {
@@ -239,16 +279,25 @@ func plainLines(text string) []string {
 	// inStack is true below `File "…", line 1` of Python, up to the next line that is not indented.
 	inStack := false
 
+	// source counts the lines of source code that may still follow a position of Node.js: one, and its caret.
+	source := 0
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(strings.Trim(strings.TrimSuffix(line, "\n"), "│╷╵\r"), " \t\r")
 		indented := line != "" && (line[0] == ' ' || line[0] == '\t')
 		switch {
 		case line == "":
+			source = 0
 			continue
 		case strings.HasPrefix(strings.TrimSpace(line), `File "`) && strings.Contains(line, `, line `):
 			inStack = true
 			continue
 		case inStack && indented:
+			continue
+		case source > 0:
+			source--
+			continue
+		case position().MatchString(line):
+			source = 2
 			continue
 		case caret().MatchString(line):
 			// The line above is source code as well, indented or, by psql, after "LINE 1:".
@@ -257,7 +306,7 @@ func plainLines(text string) []string {
 				lines = lines[:last]
 			}
 			continue
-		case stackLine().MatchString(line) || sourceLine().MatchString(line):
+		case stackLine().MatchString(line) || sourceLine().MatchString(line) || isData(line):
 			inStack = false
 			continue
 		}
@@ -278,8 +327,13 @@ var (
 	exceptionFirst = once(`^` + thrown + `*?` + className) // KeyError of "KeyError: Timeout"
 	exceptionLast  = once(`^` + thrown + `*` + className)  // KeyError of "load.py: KeyError: 3"
 
-	// curlError finds the exit code of curl in what it, or a caller of it, has printed.
-	curlError = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
+	// lastClass is the class at the end of a line of Ruby: "… (Errno::ECONNREFUSED)".
+	lastClass = once(`\((?:\w+::)*([A-Z]\w+)\)$`)
+
+	// curlError, rsyncError and subprocess find the exit code of a program in what it, or a caller of it, has printed.
+	curlError  = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
+	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
+	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
 
 	// coded finds what may be a code of codes: after a word such as code, status or errno, in brackets, or as a word
 	// of its own before a colon.
@@ -298,21 +352,37 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 			class, classType = m[1], ofClass(m[1])
 		}
 	}
-	// A TypeError of JavaScript is also what fetch throws without a network.
-	if classType == TypeCommandFailed && class != "TypeError" {
+	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" {
+		class, classType = m[1], ofClass(m[1])
+	}
+	// An EOFError of Ruby is a connection that the other side has closed; that of Python is the end of the input. A
+	// TypeError of JavaScript is also what fetch throws without a network.
+	closed := class == "EOFError" && strings.HasSuffix(line, ")")
+	if classType == TypeCommandFailed && class != "TypeError" && !closed {
 		return classType, "error " + class, false
 	}
 	if rule, ok := phrases[0].match(lower); ok {
 		return phrases[0].is, rule, false
 	}
-	if m := curlError().FindStringSubmatch(line); m != nil {
-		code, _ := strconv.Atoi(m[1])
-		if e, ok := exitOf([]string{"curl"}, code); ok {
-			// curl: (22) The requested URL returned error: 503
-			if status, ok := statusIn(lower); ok && e.soft {
-				return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
+	for _, program := range []struct {
+		name string
+		re   func() *regexp.Regexp
+	}{{"curl", curlError}, {"rsync", rsyncError}} {
+		if m := program.re().FindStringSubmatch(line); m != nil {
+			code, _ := strconv.Atoi(m[1])
+			if e, ok := exitOf([]string{program.name}, code); ok {
+				// curl: (22) The requested URL returned error: 503
+				if status, ok := statusIn(lower); ok && e.soft {
+					return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
+				}
+				return e.is, e.rule, e.soft && e.is == TypeNetwork && program.name == "rsync"
 			}
-			return e.is, e.rule, false
+		}
+	}
+	if m := subprocess().FindStringSubmatch(line); m != nil {
+		code, _ := strconv.Atoi(m[2])
+		if e, ok := exitOf([]string{m[1][strings.LastIndexByte(m[1], '/')+1:]}, code); ok {
+			return e.is, e.rule, e.soft
 		}
 	}
 	if t, code := byCode(line); code != "" {
@@ -320,7 +390,7 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 	}
 
 	// In a line about a document only a status counts: what else it says is what the document says.
-	talksAbout := containsAny(lower, judging...)
+	talksAbout := containsAny(lower, judging...) || inDocument().MatchString(lower)
 	if !talksAbout {
 		if rule, ok := phrases[1].match(lower); ok {
 			return phrases[1].is, rule, false

@@ -69,13 +69,12 @@ func startsClause(before string) bool {
 
 // follow are words with which a client goes on after saying what happened.
 const follow = `
-	at for from to while after when with on by during until because trying reading writing errno or without but
-	error response`
+	at for from to while after when with on by during until because trying reading writing errno or without but`
 
 // endsClause reports whether a clause may end before the text.
 func endsClause(after string) bool {
 	if after == "" || strings.IndexByte(".,;:!)]}\"'`<>|\\", after[0]) >= 0 {
-		return true
+		return !isSubject(after)
 	}
 	s := strings.TrimLeft(after, " \t")
 	if len(s) == len(after) {
@@ -91,12 +90,29 @@ func endsClause(after string) bool {
 	return strings.ContainsAny(word, ":./") && !strings.HasSuffix(word, ":")
 }
 
-// isNamed reports whether a quotation has begun before the end of a text that only names what it quotes, as in: found
+// isSubject reports whether what stands before the text is quoted or in brackets, and the text goes on to say something
+// about it, as in: "connection refused" is not translated.
+func isSubject(after string) bool {
+	s := strings.TrimLeft(after, `)]}"'`+"`")
+	if s == after || !strings.HasPrefix(s, " ") {
+		return false
+	}
+	word, _, _ := strings.Cut(s[1:], " ")
+	return word != "" && isLetter(word[0]) && !check.Among(follow, strings.Trim(word, ":,"))
+}
+
+// saying are the words before a quotation of what happened.
+const saying = "error reason with by message desc cause failed exception was status"
+
+// isNamed reports whether a quotation has begun before the end of the text that only names what it quotes, as in: found
 // "connection refused".
 func isNamed(before string) bool {
-	quote := strings.LastIndexAny(before, "\"'")
-	return quote > 1 && before[quote-1] == ' ' && isLetter(before[quote-2]) && !endsIn(before[:quote-1], "error",
-		"reason", "with", "by", "message", "desc", "cause", "failed", "exception", "was", "status")
+	quote := max(strings.LastIndex(before, ` "`), strings.LastIndex(before, " '"))
+	if quote < 1 || strings.IndexByte(before[quote+2:], before[quote+1]) >= 0 || !isLetter(before[quote-1]) {
+		return false
+	}
+	word := before[strings.LastIndexByte(before[:quote], ' ')+1 : quote]
+	return !check.Among(saying, word)
 }
 
 // judging are words with which a program judges a value or a text. What such a line quotes has not happened.
@@ -179,6 +195,17 @@ var reasons = map[int]string{
 	511: "network authentication required", 529: "overloaded",
 }
 
+// statusLine returns the status of an HTTP status line, as by curl -i, also behind the < of curl -v.
+func statusLine(line string) (int, bool) {
+	line = strings.TrimPrefix(line, "< ")
+	version, rest, _ := strings.Cut(line, " ")
+	if !strings.HasPrefix(version, "HTTP/") || len(rest) < 3 {
+		return 0, false
+	}
+	status, err := strconv.Atoi(rest[:3])
+	return status, err == nil
+}
+
 // beside are the words before a number that make it a status, as clients write them. After the others it counts only at
 // the end of a clause.
 var (
@@ -243,11 +270,24 @@ func endsStatus(after string) bool {
 	})
 }
 
+// inStatusLine reports whether a number after the text is the status of a status line, whatever the reason is: servers
+// make up their own, as in "http/1.1 520 origin error".
+func inStatusLine(before string) bool {
+	version := before[strings.LastIndex(before, "http/")+1:]
+	return len(version) < len(before) && !strings.ContainsAny(version, "\"'") && strings.Count(version, " ") == 1
+}
+
+// saysStatus reports whether a number before the text is called a status there, as in "HTTP 503 error".
+func saysStatus(after string) bool {
+	word, _, _ := strings.Cut(strings.TrimPrefix(after, " "), " ")
+	return slices.Contains([]string{"error", "response", "status", "returned", "received", "unknown"}, word)
+}
+
 // statusIn returns the HTTP status of 400 or more that a line, in lower case, tells.
 func statusIn(line string) (int, bool) {
 	for i := 0; i+3 <= len(line); i++ {
 		if line[i] != '4' && line[i] != '5' || !isDigit(line[i+1]) || !isDigit(line[i+2]) ||
-			endsInWord(line[:i]) || startsWithWord(line[i+3:]) {
+			endsInWord(line[:i]) && !endsInE(line[:i]) || startsWithWord(line[i+3:]) {
 			continue
 		}
 		status, _ := strconv.Atoi(line[i : i+3])
@@ -261,6 +301,9 @@ func statusIn(line string) (int, bool) {
 	return 0, false
 }
 
+// endsInE reports whether a number follows the e of a code of npm, as in E503.
+func endsInE(before string) bool { return strings.HasSuffix(before, "code e") }
+
 // answersURL reports whether a number after the text is what a URL was answered with, as in "http://x/rows: 503".
 func answersURL(before string) bool {
 	url, ok := strings.CutSuffix(before, ": ")
@@ -271,6 +314,9 @@ func answersURL(before string) bool {
 // isStatus reports whether a number between two parts of a line, in lower case, is an HTTP status, and no port, line
 // number or count. What speaks for it comes first, then what speaks against it, then words that alone mean little.
 func isStatus(before, after string, status int) bool {
+	if endsInE(before) {
+		return true
+	}
 	// The reason follows: "503 service unavailable". nginx writes two of them in its own way.
 	rest := strings.Replace(strings.TrimLeft(after, " '\"():-"), "service temporarily un", "service un", 1)
 	rest = strings.Replace(rest, "time-out", "timeout", 1)
@@ -292,14 +338,19 @@ func isStatus(before, after string, status int) bool {
 	if i := strings.LastIndex(" "+left, " expected"); i >= 0 && !strings.ContainsAny(left[i:], "0123456789") {
 		return false
 	}
+	if endsIn(left, "exit code", "exit status", "return code") {
+		return false
+	}
 	switch {
 	case endsIn(left, beside()...):
-		return endsClause(after)
+		return endsClause(after) || saysStatus(after) || inStatusLine(before)
 	case endsIn(left, besideAtEnds()...):
 		return endsStatus(after) && (left == "error" || containsAny(before, talking...))
 	}
-	// The body of an answer follows.
-	return strings.HasPrefix(after, " {") && (before == "" || strings.HasSuffix(before, "exception: "))
+	if strings.HasPrefix(after, " {") { // the body of an answer
+		return before == "" || strings.HasSuffix(before, "exception: ")
+	}
+	return before == "" && strings.HasPrefix(after, ": ")
 }
 
 // containsAny reports whether s has one of the texts.
