@@ -374,7 +374,7 @@ func TestAWorkerCannotSendTooMuch(t *testing.T) {
 		"more than 10000 files": many,
 		"more than 1 GiB":       {one(mostFiles/2 + 1), one(mostFiles / 2)},
 		"sent too much":         {one(-5), one(mostFiles + 1)},
-		"not what was sent":     {one(5)},
+		"differs from what was": {one(5)},
 	} {
 		err := c.fetchMade(f1, files)
 		if _, lost := errors.AsType[*agent.LostError](err); !lost || !strings.Contains(err.Error(), want) {

@@ -59,7 +59,7 @@ func TestABrokerThatWantsCertificates(t *testing.T) {
 		{"the key of another certificate", fleet.Address{CA: ca, Cert: cert, Key: otherKey, NKey: nkey}, "the certificate " + cert + " with the key " + otherKey + ":"},
 		{"a certificate that is not there", fleet.Address{CA: ca, Cert: cert + "x", Key: key, NKey: nkey}, "the certificate " + cert + "x with the key " + key + ":"},
 		{"an authority that is not there", fleet.Address{CA: ca + "x", Cert: cert, Key: key, NKey: nkey}, "the CA certificate: open " + ca + "x:"},
-		{"an authority that is none", fleet.Address{CA: key, Cert: cert, Key: key, NKey: nkey}, "the CA certificate: none found in " + key},
+		{"an authority that is none", fleet.Address{CA: key, Cert: cert, Key: key, NKey: nkey}, "no certificate found in " + key},
 		{"no NKEY", fleet.Address{CA: ca, Cert: cert, Key: key}, "PRODIGY_FLEET_NKEY"},
 		{"an NKEY that is not there", fleet.Address{CA: ca, Cert: cert, Key: key, NKey: nkey + "x"}, "the NKEY in " + nkey + "x:"},
 		{"an NKEY that is none", fleet.Address{CA: ca, Cert: cert, Key: key, NKey: config}, "the NKEY in " + config + ": nkeys: no nkey seed found"},
