@@ -135,8 +135,8 @@ type call struct {
 	path string
 	argv []string
 
-	// program are the arguments of the program that argv would run if it is a shell and the program is all it runs.
-	program []string
+	// program is what argv would run if it is a shell and the program is all it runs.
+	program process.Program
 	env     []string
 
 	// input is what the command reads from its standard input.

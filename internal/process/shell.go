@@ -52,19 +52,39 @@ func ShellAt(path string) *Shell {
 // Path returns the path of the shell, or nothing when there is none.
 func (s *Shell) Path() string { return s.path }
 
-// Run runs c, which starts the shell, or instead of it the program that the shell would start with the arguments
-// argv; nil if only the shell knows what the command does. When the program does not start, the shell runs after all:
-// it may know what to do with the file, and says best what is wrong with it. run is package process's Run, or a
-// function like it.
+// Program is what a shell command comes to when it is one program and nothing else.
+type Program struct {
+	// Argv is empty if only a shell knows what the command does.
+	Argv []string
+
+	// Redirects are applied in their order.
+	Redirects []Redirect
+}
+
+// Redirect makes a standard file of a program, 0, 1 or 2, the same as another one, as in 2>&1, or /dev/null.
+type Redirect struct {
+	FD int
+
+	// To is the other file, or Null.
+	To int
+}
+
+// Null is /dev/null, as the target of a Redirect.
+const Null = -1
+
+// Run runs c, which starts the shell, or instead of it the program p that the shell would start. When the program
+// does not start, the shell runs after all: it may know what to do with the file, and says best what is wrong with it.
+// run is package process's Run, or a function like it.
 func (s *Shell) Run(
-	ctx context.Context, run func(context.Context, Command) (Exit, error), c Command, argv []string,
+	ctx context.Context, run func(context.Context, Command) (Exit, error), c Command, p Program,
 ) (Exit, error) {
-	path, env, ok := s.program(argv, c)
+	path, env, ok := s.program(p, c)
 	if !ok || ctx.Err() != nil {
 		return run(ctx, c)
 	}
 	instead := c
-	instead.Path, instead.Argv, instead.Env = path, argv, env
+	instead.Path, instead.Argv, instead.Env = path, p.Argv, env
+	instead.redirect(p.Redirects)
 	exit, err := run(ctx, instead)
 	switch {
 	case exit.Start != nil:
@@ -72,20 +92,38 @@ func (s *Shell) Run(
 	case err != nil || ctx.Err() != nil:
 		return exit, err
 	}
-	return s.report(exit, c.Stderr), nil
+	return s.report(exit, instead.Stderr), nil
 }
 
-// program returns the file that the shell would start for argv, and with which environment. It is not ok when only
+// redirect applies redirections.
+func (c *Command) redirect(redirects []Redirect) {
+	for _, r := range redirects {
+		outputs := map[int]io.Writer{1: c.Stdout, 2: c.Stderr} // and none for Null
+		switch r.FD {
+		case 0:
+			c.Stdin, c.Input = nil, ""
+		case 1:
+			c.Stdout = outputs[r.To]
+		case 2:
+			c.Stderr = outputs[r.To]
+		}
+	}
+}
+
+// program returns the file that the shell would start for p, and with which environment. It is not ok when only
 // the shell knows.
-func (s *Shell) program(argv []string, c Command) (path string, env []string, ok bool) {
-	if s.kind != dash && s.kind != bash || len(argv) == 0 || !filepath.IsAbs(c.Dir) || filepath.Base(argv[0]) == needsShell {
+func (s *Shell) program(p Program, c Command) (path string, env []string, ok bool) {
+	switch {
+	case len(p.Argv) == 0 || !filepath.IsAbs(c.Dir) || filepath.Base(p.Argv[0]) == needsShell:
+		return "", nil, false
+	case s.kind != dash && (s.kind != bash || p.Redirects != nil): // bash writes other words where a redirection leads
 		return "", nil, false
 	}
 	vars, ok := readVariables(c.Env)
 	if !ok {
 		return "", nil, false
 	}
-	path, found := lookUp(argv[0], vars.path)
+	path, found := lookUp(p.Argv[0], vars.path)
 	pwd, known := workingDir(c.Dir, vars.pwd)
 	if !found || !known {
 		return "", nil, false
@@ -204,7 +242,7 @@ func (s *Shell) report(exit Exit, stderr io.Writer) Exit {
 	if s.kind != dash || exit.Signal == "" || exit.TimedOut {
 		return exit
 	}
-	if exit.Signal != "SIGINT" && exit.Signal != "SIGPIPE" {
+	if exit.Signal != "SIGINT" && exit.Signal != "SIGPIPE" && stderr != nil {
 		words := syscall.Signal(exit.Number).String()
 		words = strings.ToUpper(words[:1]) + words[1:]
 		if exit.Core {

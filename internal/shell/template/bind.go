@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"prodigy/internal/check"
+	"prodigy/internal/process"
 	"prodigy/internal/shell"
 )
 
@@ -35,12 +36,12 @@ type Invocation struct {
 	// AsFile reports whether the script is too large for -c. The caller writes it to a file and runs that.
 	AsFile bool
 
-	// Argv is set when the script is one plain command: a program, looked up in the PATH of Env's process, with
+	// Program is set when the script is one plain command: a program, looked up in the PATH of Env's process, with
 	// constant words and values for arguments. Running it directly is the same as running Script,
 	// except that a shell sets PWD (bash also _ and SHLVL), and that exported functions of bash may bear the
 	// program's name. When the program cannot be started, Script still tells why in the words and with the exit
 	// code of a shell, and runs a file without #!.
-	Argv []string
+	process.Program
 }
 
 // Bind resolves the values. The error is a *BindError: the step fails before anything runs.
@@ -57,7 +58,7 @@ func (t *Template) Bind(r Resolver) (*Invocation, error) {
 		return nil, err
 	}
 	if t.argv != nil && inv.Values == "" && !inv.AsFile {
-		inv.Argv = t.arguments(b)
+		inv.Program = process.Program{Argv: t.arguments(b), Redirects: t.redirects}
 	}
 	return inv, nil
 }

@@ -62,7 +62,7 @@ func (c *compiler) passthrough() *Template {
 		c.checkValues(c.src)
 	}
 	t.Diags = c.diags
-	t.argv = c.plainCommand(file)
+	t.argv, t.redirects = c.plainCommand(file)
 	return t
 }
 

@@ -1,36 +1,75 @@
 package template
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"prodigy/internal/process"
 	"prodigy/internal/shell"
 )
 
-// plainCommand returns the words of a script that is one simple command of constant words and values, without
-// redirections, so that running the program itself does what a shell would do. It returns nil for anything else,
-// and for all that two shells might read differently.
-func (c *compiler) plainCommand(file *syntax.File) []argument {
+// plainCommand returns the words and the redirections of a script that is one simple command of constant words and
+// values, so that running the program itself does what a shell would do. It returns nil for anything else, and for all
+// that two shells might read differently.
+func (c *compiler) plainCommand(file *syntax.File) ([]argument, []process.Redirect) {
 	if file == nil || len(file.Stmts) != 1 || len(c.exports) > 0 || oddText(c.src) {
-		return nil
+		return nil, nil
 	}
 	s := file.Stmts[0]
 	call, ok := s.Cmd.(*syntax.CallExpr)
-	if !ok || s.Negated || s.Background || s.Coprocess || s.Disown || len(s.Redirs)+len(call.Assigns) > 0 || len(call.Args) == 0 {
-		return nil
+	if !ok || s.Negated || s.Background || s.Coprocess || s.Disown || len(call.Assigns) > 0 || len(call.Args) == 0 {
+		return nil, nil
 	}
 	words := make([]argument, len(call.Args))
 	for i, word := range call.Args {
 		a, ok := c.argument(word.Parts, false)
 		if !ok || i == 0 && !a.isProgram() {
-			return nil
+			return nil, nil
 		}
 		words[i] = a
 	}
-	return words
+	var redirects []process.Redirect
+	for _, r := range s.Redirs {
+		one, ok := redirection(r)
+		if !ok || !c.standsAlone(r) {
+			return nil, nil
+		}
+		redirects = append(redirects, one)
+	}
+	return words, redirects
+}
+
+// redirection returns a redirection that opens no file but /dev/null. It is not ok for another.
+func redirection(r *syntax.Redirect) (process.Redirect, bool) {
+	number := ""
+	if r.N != nil {
+		number = r.N.Value
+	}
+	one, ok := redirections[number+r.Op.String()+r.Word.Lit()]
+	return one, ok
+}
+
+// redirections are those that open no file but /dev/null.
+var redirections = map[string]process.Redirect{
+	"2>&1": {FD: 2, To: 1}, ">&2": {FD: 1, To: 2}, "1>&2": {FD: 1, To: 2},
+	"</dev/null": {FD: 0, To: process.Null}, "0</dev/null": {FD: 0, To: process.Null},
+	">/dev/null": {FD: 1, To: process.Null}, "1>/dev/null": {FD: 1, To: process.Null}, "2>/dev/null": {FD: 2, To: process.Null},
+	">>/dev/null": {FD: 1, To: process.Null}, "1>>/dev/null": {FD: 1, To: process.Null}, "2>>/dev/null": {FD: 2, To: process.Null},
+}
+
+// standsAlone reports whether every shell sees the operator of r where the parser does: some take the end of a
+// word before it for its number, as in 2>&1>/dev/null, or do not join lines within it.
+func (c *compiler) standsAlone(r *syntax.Redirect) bool {
+	text := cmp.Or(c.parseText, c.src)
+	start := r.Pos().Offset()
+	if start > 0 && ('0' <= text[start-1] && text[start-1] <= '9' || text[start-1] == '\n') {
+		return false
+	}
+	return !strings.Contains(text[start:r.Word.Pos().Offset()], "\\")
 }
 
 // oddText reports whether the parser may see words where a shell sees others: it drops carriage returns, and

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"prodigy/internal/process"
 	"prodigy/internal/testenv"
 )
 
@@ -41,7 +42,7 @@ func TestPlainCommandsGiveTheirWords(t *testing.T) {
 		{`ls; ls`, nil},
 		{`ls &`, nil},
 		{`ls > f`, nil},
-		{`ls 2>&1`, nil},
+		{`ls 2>&1`, []string{"ls"}},
 		{`ls < f`, nil},
 		{`! ls`, nil},
 		{`ls <<E` + "\nx\nE", nil},
@@ -87,6 +88,51 @@ func TestPlainCommandsGiveTheirWords(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, inv.Argv); diff != "" {
 				t.Errorf("argv (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRedirectionsOfPlainCommands(t *testing.T) {
+	r := item(`{"v":"&1"}`)
+	for _, c := range []struct {
+		src  string
+		want []process.Redirect // nil: the shell is needed
+	}{
+		{`p 2>&1`, []process.Redirect{{FD: 2, To: 1}}},
+		{`p >&2`, []process.Redirect{{FD: 1, To: 2}}},
+		{`p a>/dev/null 2>&1 b`, []process.Redirect{{FD: 1, To: process.Null}, {FD: 2, To: 1}}},
+		{`p 2>&1 >> /dev/null`, []process.Redirect{{FD: 2, To: 1}, {FD: 1, To: process.Null}}},
+		{`</dev/null p 2 > /dev/null`, []process.Redirect{{FD: 0, To: process.Null}, {FD: 1, To: process.Null}}},
+		{`p 2>&1>/dev/null`, nil},
+		{`p a1>/dev/null`, nil},
+		{"p 2\\\n>&1", nil},
+		{"p 2>\\\n&1", nil},
+		{`p \2>&1`, nil},
+		{`p 1</dev/null`, nil},
+		{`p 0>/dev/null`, nil},
+		{`p 3>/dev/null`, nil},
+		{`p >|/dev/null`, nil},
+		{`p &>/dev/null`, nil},
+		{`p >&1`, nil},
+		{`p 2>&-`, nil},
+		{`p 2>&"1"`, nil},
+		{`p >&${item.v}`, nil},
+		{`p > ${item.v}`, nil},
+		{`p > f`, nil},
+		{`p < f`, nil},
+		{`p > /dev/null &`, nil},
+		{`p 2>&1 | q`, nil},
+		{`{ p; } 2>&1`, nil},
+		{`> /dev/null`, nil},
+	} {
+		t.Run(c.src, func(t *testing.T) {
+			inv, err := bound(t, c.src, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, inv.Redirects); diff != "" || (inv.Argv != nil) != (c.want != nil) {
+				t.Errorf("got the words %q, redirections (-want +got):\n%s", inv.Argv, diff)
 			}
 		})
 	}
@@ -184,7 +230,7 @@ func sameBothWays(t *testing.T, rt *rapid.T, shell, dir string) bool {
 	}
 	value := strings.ReplaceAll(hostileValue(rt), "\x00", "")
 	inv, err := tmpl.Bind(values{"item": Value{}.With(map[string]Value{"v": Text(value), "w": Text("w w"), "list": JSON([]byte(`["a b","","*"]`))})})
-	if err != nil || inv.Argv == nil {
+	if err != nil || inv.Argv == nil || inv.Redirects != nil {
 		return false
 	}
 	direct := runArgs(t, dir, inv.Env, inv.Argv)

@@ -49,7 +49,7 @@ func (c *compiler) assemble() (*Template, error) {
 	for _, use := range check.ByKey(c.exports) {
 		t.slots = append(t.slots, *use)
 	}
-	t.argv = c.plainCommand(c.file)
+	t.argv, t.redirects = c.plainCommand(c.file)
 	return t, nil
 }
 

@@ -16,6 +16,8 @@
 // needed.
 package template
 
+import "prodigy/internal/process"
+
 // Resolver gives the values of names while a step is bound. It returns false for a name that has no value at that time.
 type Resolver interface {
 	Resolve(root string) (Value, bool)
@@ -36,8 +38,9 @@ type Template struct {
 
 	pieces []piece
 
-	// argv are the words of the script if it is one plain command.
-	argv []argument
+	// argv are the words of the script if it is one plain command, and redirects the redirections of that.
+	argv      []argument
+	redirects []process.Redirect
 
 	// display is the text as written, with its placeholders, for Render.
 	display []piece
