@@ -48,6 +48,11 @@ func (c *compiler) plan(a *Attempt) *plan {
 // after the last.
 func (c *compiler) list(steps []workflow.Step, n scopeNames, prefix string) ([]*step, scopeNames) {
 	compiled := make([]*step, len(steps))
+	var later []string
+	for i := range steps {
+		later = append(later, steps[i].ID, steps[i].Capture)
+	}
+	n = scopeNames{n.Before(later)}
 	for i := range steps {
 		compiled[i] = c.step(&steps[i], i, n, prefix)
 		n = n.after(&steps[i])

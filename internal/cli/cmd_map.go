@@ -150,7 +150,8 @@ stderr.`,
 	f.StringVar(&w.OnItemFailure, "on-failure", "",
 		"action for failed items: dlq, retry, skip, stop")
 	f.Var(value[workflow.Halt]{&w.Halt, "when", workflow.ParseHalt, shownNever[workflow.Halt]}, "halt",
-		"when to stop: never, soon,fail=3, or now,fail=10% (now kills running commands)")
+		"when to stop: never, soon,fail=3, or now,fail=10% (now kills running commands; a percentage counts once "+
+			"10 items have finished)")
 	f.Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
 	f.BoolVarP(&o.keepOrder, "keep-order", "k", false, "print output in item order")
 	f.BoolFuncP("verbose", "t", "print each command on stderr, before its output", func(string) error {

@@ -26,7 +26,8 @@ type Policy struct {
 	// number of failed items at which the job stops; default no limit
 	MaxFailures int `yaml:"max_failures" least:"1"`
 
-	// failure rate of finished items, from 0 to 1, above which the job stops; default no limit
+	// failure rate of finished items, from 0 to 1, above which the job stops once 10 items have finished, or all if
+	// there are fewer; default no limit
 	FailureThreshold *float64 `yaml:"failure_threshold"`
 
 	// when failures are reported: at the end, immediately, or in batches; default aggregate

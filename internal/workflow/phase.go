@@ -23,6 +23,9 @@ func (p *Phase) read(r *reader, e entry) bool {
 		p.Commands = r.steps(e)
 		return true
 	case yaml.MappingNode:
+		if r.lacksDash(e) {
+			return false
+		}
 	default:
 		r.wrongType(e, "a list of steps or a mapping with commands")
 		return false
@@ -112,10 +115,23 @@ var workerLabel = sync.OnceValue(func() *regexp.Regexp {
 // IsWorkerLabel reports whether a worker of a fleet can have this label.
 func IsWorkerLabel(text string) bool { return workerLabel().MatchString(text) }
 
+// lacksDash reports a problem if a mapping is a step, and so was meant as a list of it.
+func (r *reader) lacksDash(e entry) bool {
+	isKey := func(kind string) bool { return find(e.value, kind) != nil }
+	if !slices.ContainsFunc(Kinds(), isKey) {
+		return false
+	}
+	r.fail(e.value, `%s is a list of steps: put "- " before %q`, e.name, e.value.Content[0].Value)
+	return true
+}
+
 // agentTemplate reads a list of steps, or a mapping with commands.
 func (r *reader) agentTemplate(e entry) []Step {
 	if e.value.Kind != yaml.MappingNode {
 		return r.steps(e)
+	}
+	if r.lacksDash(e) {
+		return nil
 	}
 	r.w.Older = true
 	var steps []Step

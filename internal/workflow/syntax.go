@@ -3,10 +3,12 @@ package workflow
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -56,7 +58,8 @@ func (r *reader) reportSyntax(err error) {
 	}
 	index := r.brokenLine(told)
 	line := r.line(index)
-	r.failAt(Pos{index + 1, leadingSpaces(line) + 1}, "%s", explain(text, line))
+	at, message := explain(text, line)
+	r.failAt(Pos{index + 1, utf8.RuneCountInString(line[:at]) + 1}, "%s", message)
 }
 
 // brokenLine returns the index of the first line that makes the file invalid: the one after the longest valid
@@ -81,24 +84,40 @@ func readable(data []byte) bool {
 	}
 }
 
+const noMapping = "mapping values are not allowed in this context"
+
 // explanations maps messages of the YAML parser to messages for the author of the file.
 var explanations = map[string]string{
-	"mapping values are not allowed in this context": `a "key:" is not allowed here: indent it like its neighbours, or quote a string that contains ": "`,
-	"did not find expected key":                      "does not fit the surrounding block: check the indentation and the quotes",
-	"did not find expected '-' indicator":            `does not fit the surrounding list: check the indentation, or start it with "- "`,
-	"could not find expected ':'":                    `this key needs a ":" after it`,
-	"found unexpected end of stream":                 "unterminated string",
-	"did not find expected ',' or ']'":               `unclosed list: expected "," or "]"`,
-	"did not find expected ',' or '}'":               `unclosed mapping: expected "," or "}"`,
-	"did not find expected node content":             "a value is required here",
-	"found unknown escape character":                 `unknown escape in double quotes: use \\ for a backslash, or single quotes`,
-	"control characters are not allowed":             "a control character is not allowed here",
-	"found undefined tag handle":                     "unknown tag",
-	"found character that cannot start any token":    "a string cannot start with @, ` or %: quote it",
+	noMapping:                                     `a "key:" is not allowed here: indent it like its neighbours, or quote a string that contains ": "`,
+	"did not find expected key":                   "does not fit the surrounding block: check the indentation and the quotes",
+	"did not find expected '-' indicator":         `does not fit the surrounding list: check the indentation, or start it with "- "`,
+	"could not find expected ':'":                 `this key needs a ":" after it`,
+	"found unexpected end of stream":              "unterminated string",
+	"did not find expected ',' or ']'":            `unclosed list: expected "," or "]"`,
+	"did not find expected ',' or '}'":            `unclosed mapping: expected "," or "}"`,
+	"did not find expected node content":          "a value is required here",
+	"found unknown escape character":              `unknown escape in double quotes: use \\ for a backslash, or single quotes`,
+	"control characters are not allowed":          "a control character is not allowed here",
+	"found undefined tag handle":                  "unknown tag",
+	"found character that cannot start any token": "a string cannot start with @, ` or %: quote it",
 }
 
-// explain returns the message for a mistake that the YAML parser found in a line.
-func explain(text, line string) string {
+// explain returns the message for a mistake that the YAML parser found in a line, and where in the line that is.
+func explain(text, line string) (at int, message string) {
+	key, value, _ := strings.Cut(line, ": ")
+	switch colon, sign := strings.Index(value, ": "), strings.IndexAny(line, "*&"); {
+	case text == noMapping && colon >= 0:
+		key = strings.TrimLeft(key, " -")
+		return len(line) - len(value) + colon, `": " is not allowed in a text without quotes: quote it, or write it below "` + key + `: |"`
+	case text == "did not find expected alphabetic or numeric character" && sign >= 0:
+		word, _, _ := strings.Cut(line[sign:], " ")
+		return sign, fmt.Sprintf("a text that begins with %c needs quotes: %q", line[sign], strings.TrimRight(word, "\r,]"))
+	}
+	return leadingSpaces(line), explainLine(text, line)
+}
+
+// explainLine returns the message for a mistake of a whole line.
+func explainLine(text, line string) string {
 	switch {
 	case strings.Contains(text, "tab character"), strings.HasPrefix(strings.TrimLeft(line, " "), "\t"):
 		return "tabs cannot be used for indentation: use spaces"

@@ -96,7 +96,11 @@ func (r *reader) integer(e entry) (int, bool) {
 func (r *reader) number(e entry) (float64, bool) {
 	f, err := strconv.ParseFloat(e.value.Value, 64)
 	if !isNumber(e.value) || err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		r.wrongType(e, "a number")
+		want := "a number"
+		if strings.HasSuffix(e.value.Value, "%") {
+			want += ", such as 0.5 for 50%"
+		}
+		r.wrongType(e, want)
 		return 0, false
 	}
 	return f, true

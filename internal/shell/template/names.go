@@ -14,6 +14,9 @@ import (
 type Names struct {
 	top  *frame
 	open bool // see Open
+
+	// later are names that are not known yet, separated by blanks: see Before.
+	later string
 }
 
 // Name says what a name is. It may be a root and declared at once, as a captured name is.
@@ -57,7 +60,8 @@ func (n Names) With(name string, is Name) Names {
 	if had, ok := n.Lookup(name); ok {
 		is = had.and(is)
 	}
-	return Names{top: &frame{names: map[string]Name{name: is}, below: n.top}, open: n.open}
+	n.top = &frame{names: map[string]Name{name: is}, below: n.top}
+	return n
 }
 
 // Packed returns n in few frames, for a caller that adds many names one by one. It merges the frames on top as long as
@@ -78,12 +82,22 @@ func (n Names) Packed() Names {
 			}
 		}
 	}
-	return Names{top: &frame{names: merged, below: last.below}, open: n.open}
+	n.top = &frame{names: merged, below: last.below}
+	return n
 }
 
 // Open returns n for texts that are only checked, before all variables are known: a ${name} of nobody is then
 // no error in a Plain either.
-func (n Names) Open() Names { return Names{top: n.top, open: true} }
+func (n Names) Open() Names {
+	n.open = true
+	return n
+}
+
+// Before returns n for texts whose author may name what steps leave that have not run yet. Messages say so of these names.
+func (n Names) Before(names []string) Names {
+	n.later += " " + strings.Join(names, " ")
+	return n
+}
 
 // and returns what a name is that is both n and m. It is only as constant, as much a text and as limited in its fields
 // as both are.

@@ -35,6 +35,9 @@ var renamed = map[string]string{"item_json": "item", "output": "last.output", "s
 // prodigy, or one at the wrong place. Names in capitals are those of the environment.
 func (s *scanner) unknown(written, name string) (text string, meant bool) {
 	text = "unknown value " + written
+	if check.Among(s.names.later, name) {
+		return text + ": " + name + " is known only after its step has run, so that step must come first", false
+	}
 	if where := knownOnly(name); where != "" {
 		return text + ": " + name + " is known " + where, true
 	}
