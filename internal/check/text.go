@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // ByKey yields the entries of a map in the order of their keys, so that what is said or made of them is the same each
@@ -73,6 +74,13 @@ func Few(names []string, most int) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// LastWritten returns what a terminal shows of a line in which later texts overwrite earlier ones, as those of a
+// progress bar do. Blanks at its end are removed.
+func LastWritten(line string) string {
+	line = strings.TrimRightFunc(line, unicode.IsSpace)
+	return line[strings.LastIndexByte(line, '\r')+1:]
 }
 
 // colour is what sets the colour of a terminal (ECMA-48, 8.3.117).

@@ -121,8 +121,8 @@ stderr.`,
 	f.VarP(repeated((*[]string)(&in.File)), "arg-file", "a", "read items from this file, one per line (repeatable)")
 	f.Var(repeated((*[]string)(&in.Glob)), "glob",
 		"use matching file names as items, such as 'src/**/*.go' (repeatable)")
-	f.StringVar(&o.json, "json-file", "", "read items from this file: its elements, or those selected by a JSONPath "+
-		"after it")
+	f.StringVar(&o.json, "json-file", "", "read items from this file of JSON, JSONL or CSV: its elements or rows, or what a "+
+		"JSONPath after it selects, in each row")
 	f.BoolVar(&o.link, "link", false, "pair the items of several :::, repeating the shorter ones")
 	f.BoolFuncP("no-run-if-empty", "r", "succeed without doing anything if there are no items", func(string) error {
 		w.Map.OnEmpty = workflow.EmptyIsOK
@@ -139,8 +139,14 @@ stderr.`,
 		"timeout per command, such as 30s; a number is in seconds")
 	f.Var(positive(&step.Retry.Attempts), "retry",
 		"maximum attempts per item, including the first (delays start at 1s)")
-	f.StringVar(&step.Retry.Backoff, "backoff", "",
-		"backoff of --retry: fixed, linear, exponential, fibonacci, or a fixed delay such as 10s")
+	backoff := func(text string) (string, error) {
+		if delay, err := workflow.ParseTime(text); err == nil {
+			return delay, nil
+		}
+		return text, nil
+	}
+	f.Var(value[string]{&step.Retry.Backoff, "string", backoff, asText}, "backoff",
+		"backoff of --retry: fixed, linear, exponential, fibonacci, or a fixed delay such as 10s; a number is in seconds")
 	f.Var(repeated(&step.Retry.RetryOn), "retry-on",
 		"retry only failures of this type, such as network or timeout (repeatable)")
 	f.StringVar(&w.Map.Rate.Limit, "rate", "", "maximum start rate, such as 10/s or 100/min")
@@ -396,6 +402,10 @@ func (o *mapOptions) asRefusal(err error, source []byte) error {
 		if !slices.Contains(texts, p.Message) {
 			texts = append(texts, p.Message)
 		}
+	}
+	if file := o.short.Map.Input.File; o.json == "" && len(file) == 1 && workflow.FormatOfFile(file[0]) != "" &&
+		strings.Contains(texts[0], "item is a string here") {
+		return refusef("%s\nFor items with fields: prodigy map --json-file %s", texts[0], quoted(file[0]))
 	}
 	if line := o.remote(problems); line != "" {
 		return refusef("%s\nTo insert the item: %s", strings.Join(texts, "\n"), line)

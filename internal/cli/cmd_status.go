@@ -297,7 +297,7 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	}
 	l.Printf("job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s", d.JobID,
 		cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
-		state, term.Prefixed(": ", term.Visible(d.Reason)), d.Started.Local().Format(time.DateTime),
+		state, term.Prefixed(": ", term.Distinct(d.Reason)), d.Started.Local().Format(time.DateTime),
 		d.DurationMS)
 	d.printSteps(l, j)
 	if d.Mode == string(workflow.Standard) {

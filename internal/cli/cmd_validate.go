@@ -140,7 +140,7 @@ func judge(ctx context.Context, path string, c mapreduce.Config, o settingOption
 	case invalid:
 		v.Problems = problems
 	case isA[*usageError](err):
-		v.Problems = append(v.Problems, workflow.Problem{File: path, Line: 1, Col: 1, Message: err.Error()})
+		v.Problems = append(v.Problems, workflow.Problem{File: path, Message: err.Error()})
 	case err != nil:
 		return v, err
 	default:

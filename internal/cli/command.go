@@ -38,7 +38,7 @@ func atLeastOne(name string) cobra.PositionalArgs {
 func afterJob(argument string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usagef("<%s> is required", argument)
+			return usagef("<%s> is required (to list items: prodigy results, or prodigy dlq list)", argument)
 		}
 		return atMost(2)(cmd, args)
 	}

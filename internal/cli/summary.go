@@ -161,7 +161,7 @@ func (e finishedRun) print(con *console) {
 		e.printStepFailure(l, *e.Failure)
 		e.printGaveUp(l)
 	} else if e.State != jobs.Completed && e.Reason != "" {
-		l.Foldf(2, "reason: %s", term.Visible(e.Reason))
+		l.Foldf(2, "reason: %s", term.Distinct(e.Reason))
 		if items.Mistaken(e.Cause) {
 			fix, _ := mend(e.Job)
 			l.Print(fix)

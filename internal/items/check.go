@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/workflow"
 )
@@ -88,10 +89,14 @@ func unfilled(src string) error {
 // Warnings finds comparisons in a filter that hold for no item, or for every one, because the format of the
 // input has only texts. Messages point at the place with a caret. The File of a problem is left empty.
 func Warnings(m *workflow.Map) []workflow.Problem {
+	format := knownFormat(m.Input)
+	if strings.HasPrefix(m.JSONPath.Value, "$[*]") && check.Among("csv tsv", format) {
+		return []workflow.Problem{m.JSONPath.At(1, 1).Problem(
+			"json_path looks at each row: %s makes an item of each field; without it each row is an item", m.JSONPath.Value)}
+	}
 	if m.Filter.Value == "" {
 		return nil
 	}
-	format := knownFormat(m.Input)
 	f, err := filter.Parse(m.Filter.Value)
 	if err != nil || workflow.FormatNamed(format).Texts == workflow.NoTexts {
 		return nil

@@ -329,6 +329,9 @@ func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
 		why = "max_items is 0"
 	case s.read == 0 && m.JSONPath.Value != "" && src.glob == "":
 		why = "json_path " + m.JSONPath.Value + " selects nothing in " + words
+		if check.Among("csv tsv jsonl", src.format) {
+			why += ", where it looks at each row: use filter in a workflow to choose rows"
+		}
 	case s.read == 0:
 		why = src.nothing(e)
 	case s.passed == 0:

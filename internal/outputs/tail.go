@@ -35,7 +35,7 @@ func LastLines(dir string, q Query, n int) Tail {
 	}
 	open := map[key][]byte{} // lines whose end has not come
 	add := func(k key, text []byte) {
-		line := strings.TrimSpace(check.WithoutColours(strings.ToValidUTF8(string(text), "\ufffd")))
+		line := check.LastWritten(check.WithoutColours(strings.ToValidUTF8(string(text), "\ufffd")))
 		if line == "" {
 			return
 		}

@@ -65,11 +65,24 @@ func Joined(s string) string {
 	return Visible(strings.Join(lines, " | "))
 }
 
+// Distinct returns the lines of s on one, with semicolons between them. It leaves out those that earlier ones include.
+func Distinct(s string) string {
+	said := ""
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); said == "" {
+			said = line
+		} else if !strings.Contains(said, line) {
+			said += "; " + line
+		}
+	}
+	return Visible(said)
+}
+
 // LastLines returns the last n lines of s that are not empty, without colours.
 func LastLines(s string, n int) []string {
 	var kept []string
 	for line := range strings.Lines(check.WithoutColours(s)) {
-		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) != "" {
+		if line = check.LastWritten(line); line != "" {
 			kept = append(kept, line)
 		}
 	}

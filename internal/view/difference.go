@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 )
 
@@ -35,15 +36,30 @@ func Difference(d events.Difference) string {
 func by(d events.Difference) string {
 	parts := slices.Collect(maps.Keys(d.By))
 	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(cmp.Compare(d.By[b], d.By[a]), cmp.Compare(a, b)) })
-	var words []string
+	var kinds []string
+	counts, names := map[string]int{}, map[string][]string{}
 	more := d.ByMore
 	for i, part := range parts {
 		if i >= partsShown {
 			more += d.By[part]
 			continue
 		}
-		words = append(words, fmt.Sprintf("%d by %s", d.By[part], part))
+		kind, name, _ := strings.Cut(part, ": ")
+		if counts[kind] == 0 {
+			kinds = append(kinds, kind)
+		}
+		counts[kind] += d.By[part]
+		if name != "" {
+			names[kind] = append(names[kind], name)
+		}
 	}
+	words := check.Each(kinds, func(kind string) string {
+		list := strings.Join(names[kind], ", ")
+		if list != "" {
+			list = ": " + list
+		}
+		return fmt.Sprintf("%d by %s%s", counts[kind], kind, list)
+	})
 	if more > 0 {
 		words = append(words, fmt.Sprintf("%d by others", more))
 	}

@@ -654,6 +654,9 @@ func (w *Workflow) ProblemAt(at Pos, message string) Problem {
 }
 
 func (p Problem) String() string {
+	if p.Line == 0 {
+		return p.File + ": " + p.Message
+	}
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Col, p.Message)
 }
 
