@@ -88,7 +88,7 @@ func try(phase, item, data, step string, attempt, number int) agent.SimulatedTry
 func TestMistakesInAScriptAreReportedWithTheirPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                       `o.yml:1:1: the file is empty`,
-		"a: b: c":                                `o.yml:1:1: a "key:" is not allowed here`,
+		"a: b: c":                                `o.yml:1:5: ": " is not allowed in a text without quotes`,
 		"outcomes: []\n---\na: 1":                `o.yml:2:1: only one YAML document is allowed`,
 		"[1]":                                    `o.yml:1:1: the file must be a mapping`,
 		"outcome: []":                            `o.yml:1:1: unknown key "outcome" in the file (did you mean "outcomes"?)`,
