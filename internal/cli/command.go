@@ -37,10 +37,13 @@ func atLeastOne(name string) cobra.PositionalArgs {
 // afterJob allows a job in front of exactly one argument.
 func afterJob(argument string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return usagef("<%s> is required (to list items: prodigy results, or prodigy dlq list)", argument)
+		switch {
+		case len(args) > 0:
+			return atMost(2)(cmd, args)
+		case argument == "item":
+			return usagef("<item> is required (to list items: prodigy results, or prodigy dlq list)")
 		}
-		return atMost(2)(cmd, args)
+		return usagef("<%s> is required", argument)
 	}
 }
 
