@@ -312,7 +312,8 @@ func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) e
 	killed := j.killedAgents(attached)
 	j.runSeq = j.Record(e).Seq
 	for _, u := range killed {
-		j.recordKilled(u)
+		j.Record(u)
+		j.host.starts.ledger.Add(u.Index(), u.Step, u.Use())
 	}
 	if j.rescaled {
 		n := j.meta.MaxParallel
@@ -324,39 +325,35 @@ func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) e
 	return nil
 }
 
-// killedAgents returns the agents that worked when the run before was killed.
+// killedAgents returns what is known of the agents that worked when the run before was killed: that they did. What they
+// have cost nobody can say any more, so each counts as what it may have cost.
 func (j *owner) killedAgents(attached []int) []events.AgentUsage {
+	assumed := j.Fold.Spent.Total.Largest
+	if most := j.budget().Item; most != nil {
+		assumed = *most
+	}
 	var killed []events.AgentUsage
+	add := func(u events.AgentUsage) {
+		s, ok := j.Fold.Sessions[u.ItemID]
+		if !ok || s.Left {
+			return
+		}
+		u.Step, u.Preset, u.Model, u.SessionID = s.Step, s.Preset, s.Model, s.SessionID
+		u.Outcome, u.Partial, u.AssumedUSD = events.OutcomeInterrupted, true, assumed
+		killed = append(killed, u)
+	}
 	for index := range check.ByKey(j.Fold.Running) {
 		f := j.Fold.Running[index]
 		if f.Fleet || slices.Contains(attached, index) {
 			continue
 		}
-		killed = append(killed, events.AgentUsage{
+		add(events.AgentUsage{
 			ItemID: f.ID, ItemIndex: index, AgentID: j.attemptID(f.ID, f.Number), Attempt: f.Number,
 		})
 	}
 	phase := j.Fold.Working
-	return append(killed, events.AgentUsage{Phase: phase, AgentID: j.attemptID(phase, 1), Attempt: 1})
-}
-
-// recordKilled records what is known of the agent of an attempt that was killed, if it had one: that it worked. What it
-// has cost nobody can say any more, so it counts as what it may have cost.
-func (j *owner) recordKilled(u events.AgentUsage) {
-	s, ok := j.Fold.Sessions[u.ItemID]
-	if !ok || s.Left {
-		return
-	}
-	u.AssumedUSD = j.Fold.Spent.Total.Largest
-	if most := j.budget().Item; most != nil {
-		u.AssumedUSD = *most
-	}
-	u.Step, u.Preset, u.Model, u.SessionID = s.Step, s.Preset, s.Model, s.SessionID
-	u.Outcome, u.Partial = events.OutcomeInterrupted, true
-	j.Record(u)
-	j.host.starts.mu.Lock()
-	defer j.host.starts.mu.Unlock()
-	j.host.starts.ledger.Add(u.Index(), u.Step, u.Use())
+	add(events.AgentUsage{Phase: phase, AgentID: j.attemptID(phase, 1), Attempt: 1})
+	return killed
 }
 
 // dropInterrupted does what the workflow says with the files of the attempts that ran when the run before was killed.

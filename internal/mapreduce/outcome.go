@@ -136,9 +136,6 @@ func (e *attemptEnd) fail(message string) {
 func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
 	a := e.attempt
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
-		if !lost.Cut { // else its worker says what it has used
-			j.recordKilled(events.AgentUsage{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number})
-		}
 		return j.Record(events.AgentLost{
 			AttemptID: a.AttemptID(), Place: lost.Place, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut,
 			Outputs: j.printed.take(a.ID),
