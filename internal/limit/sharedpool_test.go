@@ -94,6 +94,31 @@ func TestTheOldestTicketGetsTheSlotThatIsReleased(t *testing.T) {
 	}
 }
 
+// After the clock was set back, those who come later must not all be before those who wait.
+func TestAClockThatIsSetBackTakesNobodysTurn(t *testing.T) {
+	p := open(t, t.TempDir(), 1)
+	waits := p.ticketOf(time.Now().Add(time.Hour))
+	if err := waits.lock(); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := waits.first(); !first || err != nil {
+		t.Errorf("the only ticket: %t, %v", first, err)
+	}
+	later, err := p.newTicket()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err := later.first(); first || err != nil {
+		t.Errorf("who comes later is before who waits: %v", err)
+	}
+	if err := errors.Join(waits.drop(), later.drop()); err != nil {
+		t.Error(err)
+	}
+	if left, err := p.tickets(); len(left) > 0 || err != nil {
+		t.Errorf("tickets are left: %v, %v", left, err)
+	}
+}
+
 func TestAPoolInUseHasOneSize(t *testing.T) {
 	home := t.TempDir()
 	p := open(t, home, 2)

@@ -16,6 +16,7 @@ import (
 // ticket is a place in the line of those who wait for a slot: a file whose name begins with the time.
 type ticket struct {
 	pool *SharedPool
+	made time.Time
 	name string
 	file *flock.Flock
 }
@@ -27,16 +28,26 @@ var serial atomic.Int64
 
 // newTicket returns a ticket behind all others.
 func (p *SharedPool) newTicket() (*ticket, error) {
-	t := &ticket{pool: p, name: fmt.Sprintf("%020d-%d-%d", time.Now().UnixNano(), os.Getpid(), serial.Add(1))}
+	t := p.ticketOf(time.Now())
+	return t, t.lock()
+}
+
+// ticketOf returns a ticket as one that is made at a time. It is not locked yet.
+func (p *SharedPool) ticketOf(made time.Time) *ticket {
+	made = made.Round(0) // the clock on the wall, by which all processes go
+	return &ticket{pool: p, made: made, name: fmt.Sprintf("%020d-%d-%d", made.UnixNano(), os.Getpid(), serial.Add(1))}
+}
+
+func (t *ticket) lock() error {
 	t.file = flock.New(t.path())
 	locked, err := t.file.TryLock()
 	if err == nil && !locked {
 		err = errors.New("a new ticket is locked")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pool %s: %w", p.Name, err)
+		return fmt.Errorf("pool %s: %w", t.pool.Name, err)
 	}
-	return t, nil
+	return nil
 }
 
 func (t *ticket) path() string { return filepath.Join(t.pool.file("waiting"), t.name) }
@@ -69,19 +80,30 @@ func (p *SharedPool) tickets() ([]string, error) {
 
 // first reports whether the ticket is the oldest. Those of processes that have died are removed.
 func (t *ticket) first() (bool, error) {
+	if t.made.Sub(time.Now().Round(0)) > settled { // the clock was set back: whoever comes now would be before it
+		renewed, err := t.pool.newTicket()
+		if err != nil {
+			return false, err
+		}
+		err = t.drop()
+		if *t = *renewed; err != nil {
+			return false, err
+		}
+	}
 	names, err := t.pool.tickets()
 	if err != nil {
 		return false, err
 	}
 	for _, name := range names {
 		if name == t.name {
-			break
+			return true, nil
 		}
 		if alive, err := t.pool.alive(name); alive || err != nil {
 			return false, err
 		}
 	}
-	return true, nil
+	// It was removed, because this process was stopped for long between making and locking it.
+	return false, errors.Join(t.file.Unlock(), t.lock())
 }
 
 // alive reports whether somebody waits with a ticket, and removes it if not.

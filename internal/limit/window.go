@@ -11,8 +11,8 @@ import (
 	"prodigy/internal/check"
 )
 
-// Window is a time of each day, by the clock of a zone. It may go over midnight. In a night in which the clock is set
-// it is an hour longer or shorter.
+// Window is a time of each day, by the clock of a zone. It may go over midnight. Where a clock is set, it is
+// as long as the clock says: from 01:30 to 03:30 is an hour in one night of a year, and three in another.
 type Window struct {
 	From, To time.Duration // since midnight; To is at most 24h, and before From when the window goes over midnight
 	Zone     *time.Location
@@ -71,7 +71,19 @@ func (w Window) on(t time.Time) (from, to time.Time) {
 	if w.To <= w.From {
 		end++
 	}
-	return at(d, w.From), at(end, w.To)
+	return other(at(d, w.From), -1), other(at(end, w.To), 1)
+}
+
+// other returns the other time at which the clock shows the same as at t, if it is before or after it, as
+// sign says: where a clock is set back, a time comes twice, and a window has both.
+func other(t time.Time, sign time.Duration) time.Time {
+	const layout = "2006-01-02 15:04"
+	for _, d := range []time.Duration{30 * time.Minute, time.Hour} {
+		if same := t.Add(sign * d); same.Format(layout) == t.Format(layout) {
+			return same
+		}
+	}
+	return t
 }
 
 // Windows are the times in which something may start. Without any it always may.
