@@ -42,6 +42,9 @@ type sink struct {
 	printed     string
 	printedSays string
 
+	// strict makes it an error also where a program may print the value, unless a variable has brought it.
+	strict bool
+
 	// words reports whether JSON is harmless here: a text with braces and quotes is no name, no number and no program.
 	words bool
 }
@@ -73,10 +76,10 @@ var (
 		what:   "a variable name",
 		remedy: "the shell evaluates it, so choose among constant names with case", words: true,
 	}
-	arithmeticSink = sink{what: "arithmetic", remedy: numberRemedy, words: true}
+	arithmeticSink = sink{what: "arithmetic", remedy: numberRemedy, words: true, strict: true}
 
 	// Some shells expand a subscript again before they evaluate it, so that even JSON may run a command.
-	subscriptSink = sink{what: "arithmetic", remedy: numberRemedy}
+	subscriptSink = sink{what: "arithmetic", remedy: numberRemedy, strict: true}
 )
 
 // leak reports values that reach a sink. Nothing is reported as long as the variables are not all known. See
@@ -87,6 +90,9 @@ func (c *valueCheck) leak(s sink, flows []flow) {
 	}
 	for _, f := range flows {
 		src := &c.values[f.value]
+		if s.strict && f.certainty == perhaps && f.via == "" {
+			f.certainty = sure
+		}
 		unreported := f.certainty == perhaps && s.printed == "" && s.code == ""
 		if f.file || unreported || src.JSON && s.words {
 			continue

@@ -276,13 +276,16 @@ func (s Shorthand) Script(text string) (string, error) {
 func withoutExpansions(text string) string {
 	b := []byte(text)
 	for i := 0; i < len(b); {
-		end := i + expansionLen(text[i:])
-		for ; i < end; i++ {
+		n := expansionLen(text[i:])
+		for range n {
 			if b[i] != '\n' {
 				b[i] = 'x'
 			}
+			i++
 		}
-		i = max(i, end+1)
+		if n == 0 {
+			i++
+		}
 	}
 	return string(b)
 }

@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 		{"x={}; echo $x # {1}", "x=${item}; echo $x # {1}"},
 		{`echo \{} {}`, `echo \{} ${item}`},
 		{"echo ${item|basename} \"${item.x:-a}\"", "echo ${item|basename} \"${item.x:-a}\""},
+		{"echo ${item}${item|basename} {}", "echo ${item}${item|basename} ${item}"},
 		{"jq .id <<< \"$PRODIGY_ITEM\"", "jq .id <<< \"$PRODIGY_ITEM\""},
 		{"{ echo {}; }", "{ echo ${item}; }"},
 		{`cp "{}" '{.}'.bak`, "cp ${item} ${item|noext}.bak"},

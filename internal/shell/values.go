@@ -638,6 +638,16 @@ func (c *valueCheck) codes(args []string, words []*syntax.Word) {
 	}
 }
 
+// withOthers adds to constants those of others that are not known in it, and returns it.
+func withOthers(constants, others map[string]string) map[string]string {
+	for name, text := range others {
+		if constants[name] == "" {
+			constants[name] = text
+		}
+	}
+	return constants
+}
+
 // nested looks at the code of another shell, or of this one. A child has only the exported variables, and
 // parameters of its own.
 func (c *valueCheck) nested(text string, code Code, params []*syntax.Word) {
@@ -647,9 +657,12 @@ func (c *valueCheck) nested(text string, code Code, params []*syntax.Word) {
 	if !code.Child {
 		// eval shares the variables of this shell, in both directions.
 		if file, err := Parse(text, c.dialects); err == nil {
+			outer := c.constants
+			c.constants = withOthers(Constants(file), outer)
 			c.depth++
 			c.stmts(file.Stmts)
 			c.depth--
+			c.constants = withOthers(outer, c.constants)
 		}
 		return
 	}

@@ -114,6 +114,24 @@ func TestValuesThatAreRunAreTold(t *testing.T) {
 		{`read n <<< ${item.v}; case $n in *[!0-9]*) exit 1;; esac; echo $((n))`, fine},
 		{`declare -A m; k=${item.v}; m[$k]=1; echo "${m[$k]}"`, fine},
 
+		{`echo $(( $(cut -d: -f1 <<< ${item.v}) + 1 ))`, refused},
+		{`a[$(tr -d x <<< ${item.v})]=1`, refused},
+		{`echo ${a[$(jq -r . <<< ${item.v|json})]}`, refused},
+		{`let n=$(echo ${item.v} | tr a b)`, refused},
+		{`echo $(( $(wc -l < ${item.v}) + 1 ))`, fine},
+
+		// What the code of eval assigns is known in it and after it.
+		{`eval 'S="sh -c"; $S "echo ${item.v}"'`, refused},
+		{`eval 'E=eval; $E "echo ${item.v}"'`, refused},
+		{`S=echo; eval 'S=sh; $S -c "echo ${item.v}"'`, refused},
+		{`eval 'S="sh -c"'; $S "echo ${item.v}"`, refused},
+
+		// What two shells read is quoted for one.
+		{`eval "eval echo ${item.v|sh}"`, refused},
+		{`ssh a "ssh b echo ${item.v|sh}"`, refused},
+		{`ssh a "ssh b echo ${item.v|int}"`, fine},
+		{`sh -c "sh -c 'echo ${item.v|raw}'"`, warned},
+
 		// Code of other languages.
 		{`x=${item.v}; awk "{ print \"$x\" }"`, warned},
 		{`perl -ne "print if /$cap/"`, warned},

@@ -224,7 +224,7 @@ func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 	return inner
 }
 
-// isData reports whether a ref in nested code is filled in by the shell outside of it: ssh host "rm ${item.path|sh}". A
+// isData reports whether a ref is filled in by the shell outside of the nested code that it stands in: ssh host "rm ${item.path|sh}". A
 // number can be too, where the environment may not arrive.
 func (r *ref) isData(remote string) bool {
 	return r.kind == dotted && (r.expr.has("sh") || r.expr.has("raw") || r.expr.has("int") && remote != "")
@@ -240,8 +240,11 @@ func (w *walker) takeOver(code *nestedCode, inner *walker) {
 		case code.escaped[i] && r.kind != dotted && len(r.places) > 0:
 			r.places[0].escaped = true
 			w.roles[i] = placed
-		case role == met:
+		case role == met && w.roles[i] != left:
 			w.roles[i] = taken
+		case role == met && r.expr.has("sh"):
+			r.fault = finding{codeOpaque, r.written + " is parsed by two shells, and |sh quotes it for one"}
+		case role == met: // left to a shell further out
 		case role != left:
 			w.roles[i] = placed
 		case r.fault.code == "":
