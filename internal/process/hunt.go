@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -99,10 +100,10 @@ func (h *hunt) kill() {
 	}
 }
 
-// wait waits until they have ended or ctx has.
-func (h *hunt) wait(ctx context.Context) error {
+// wait sends them a signal, also those that are started meanwhile, until they have ended or ctx has.
+func (h *hunt) wait(ctx context.Context, signal func(group)) error {
 	for step := pollStep; ; step = min(step+step/4, maxPollStep) {
-		left, err := h.groups()
+		left, err := h.send(signal)
 		if err != nil || len(left) == 0 {
 			return err
 		}
@@ -152,9 +153,14 @@ func (o owner) end(ctx context.Context, running []record, grace time.Duration) (
 	if grace > 0 {
 		waiting, cancel := context.WithTimeout(ctx, grace)
 		defer cancel()
-		if _, err = h.send(group.terminate); err == nil {
-			err = h.wait(waiting)
-		}
+		told := map[int]bool{}
+		err = h.wait(waiting, func(g group) {
+			if !told[g.id] {
+				g.terminate()
+			}
+			told[g.id] = true
+		})
+		found = slices.Collect(maps.Keys(told))
 	}
 	if err != nil || ctx.Err() != nil {
 		return 0, cmp.Or(err, context.Cause(ctx))
@@ -163,7 +169,7 @@ func (o owner) end(ctx context.Context, running []record, grace time.Duration) (
 	if err == nil && len(left) > 0 {
 		err = fmt.Errorf("cannot kill process group %d of the last run", left[0])
 	}
-	return len(found) - len(left), err
+	return max(len(found)-len(left), 0), err
 }
 
 // hunt returns the hunt for the recorded groups of a run, and for what has its mark.
@@ -177,8 +183,8 @@ func (o owner) hunt(running []record) *hunt {
 	return newHunt(func(m member) bool {
 		r, known := recorded[m.group]
 		switch {
-		case known && m.pid == m.group:
-			return m.start == r.startID
+		case known && m.pid == m.group && m.start == r.startID:
+			return true
 		case !known && o.boot == BootID():
 			r.mark = o.mark
 		}

@@ -130,7 +130,7 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 	if k.hasEnded() {
 		kid.drainRest()
 		if k.marked != nil {
-			_ = k.marked.wait(k.marked.over)
+			_ = k.marked.wait(k.marked.over, func(group) {})
 		}
 	}
 	release()

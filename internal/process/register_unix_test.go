@@ -119,6 +119,20 @@ func TestLeftoversOfADeadRunAreEnded(t *testing.T) {
 	}
 }
 
+// What a group starts when it gets SIGTERM gets SIGTERM too, in a group of its own as well.
+func TestWhatLeftoversStartAtTheirEndIsEnded(t *testing.T) {
+	if BootID() == "-" {
+		t.Skip("the environment of sleep cannot be seen here")
+	}
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("there is no bash, which needs no terminal to start groups")
+	}
+	_, path := leave(t, `exec bash -c "trap 'set -m; sleep 1000 & exit' TERM; echo \$\$; while :; do sleep 0.05; done"`)
+	groupOf(t, path)
+	endLeftovers(t, path, long, 2)
+	endLeftovers(t, path, long, 0)
+}
+
 func TestMembersWhoseLeaderIsGoneAreEnded(t *testing.T) {
 	if BootID() == "-" {
 		t.Skip("the environment of sleep cannot be seen here")
