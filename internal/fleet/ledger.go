@@ -21,10 +21,10 @@ type Ledger struct {
 	ends    map[int64]error // why attempts are to be ended alone, by token
 	left    map[int64]bool  // tokens of attempts whose ends are for the run after this one
 
-	pending  map[string][]Ending // ends whose records are not on disk, by agent id, in order
-	reported map[int64]bool      // tokens of those that workers have reported
-	lost     map[int64]*Lost     // by token; the oldest are forgotten
-	order    []int64             // their tokens, and those of some whose ends are known
+	pending  map[string][]Ending    // ends whose records are not on disk, by agent id, in order
+	reported map[int64]bool         // tokens of those that workers have reported
+	lost     map[int64]*LostAttempt // by token; the oldest are forgotten
+	order    []int64                // their tokens, and those of some whose ends are known
 
 	boxes   map[string]*box // what workers are to be told, by instance
 	dirty   []string        // instances that something is to be sent to
@@ -55,8 +55,8 @@ type Ending struct {
 	Instance string // whose report that is; empty if there is none
 }
 
-// Lost is an attempt that was given up since its worker was silent. Its worker may come back and say how it has ended.
-type Lost struct {
+// LostAttempt is an attempt that was given up since its worker was silent. Its worker may come back and say how it has ended.
+type LostAttempt struct {
 	Token    int64
 	ItemID   string
 	Index    int // of the item
@@ -67,7 +67,7 @@ type Lost struct {
 }
 
 // Of reports whether the attempt may be what a worker had.
-func (l *Lost) Of(instance string) bool { return l.Instance == "" || l.Instance == instance }
+func (l *LostAttempt) Of(instance string) bool { return l.Instance == "" || l.Instance == instance }
 
 const (
 	// MostTimes is how often an attempt is given out that never arrives. A worker of several jobs refuses what answers
@@ -83,7 +83,7 @@ func NewLedger(lease, every time.Duration, now time.Time) *Ledger {
 	return &Ledger{
 		Dispatcher: NewDispatcher(lease, every, now),
 		members:    map[string]bool{}, ends: map[int64]error{}, left: map[int64]bool{},
-		pending: map[string][]Ending{}, reported: map[int64]bool{}, lost: map[int64]*Lost{}, boxes: map[string]*box{},
+		pending: map[string][]Ending{}, reported: map[int64]bool{}, lost: map[int64]*LostAttempt{}, boxes: map[string]*box{},
 	}
 }
 

@@ -94,7 +94,7 @@ func (l *Ledger) End(e Ending) (Holder, bool) {
 }
 
 // Lose ends an attempt that is lost, and remembers it.
-func (l *Ledger) Lose(a Lost, agentID string) (Holder, bool) {
+func (l *Ledger) Lose(a LostAttempt, agentID string) (Holder, bool) {
 	h, ok := l.End(Ending{Token: a.Token, AgentID: agentID})
 	if !ok {
 		return h, false
@@ -110,7 +110,7 @@ func (l *Ledger) Lose(a Lost, agentID string) (Holder, bool) {
 }
 
 // LostOf returns an attempt that was given up and that a worker may have had, or nil.
-func (l *Ledger) LostOf(token int64, instance string) *Lost {
+func (l *Ledger) LostOf(token int64, instance string) *LostAttempt {
 	if lost := l.lost[token]; lost != nil && lost.Of(instance) {
 		return lost
 	}
@@ -118,7 +118,7 @@ func (l *Ledger) LostOf(token int64, instance string) *Lost {
 }
 
 // TakeLost returns an attempt that was given up, and forgets it: its end counts once.
-func (l *Ledger) TakeLost(token int64) Lost {
+func (l *Ledger) TakeLost(token int64) LostAttempt {
 	lost := l.lost[token]
 	delete(l.lost, token)
 	return *lost

@@ -261,7 +261,7 @@ func (f *simFleet) look() {
 	lost := f.l.Lost(f.now)
 	for _, one := range lost {
 		if slices.Contains(f.suspect, one) {
-			if _, ok := f.l.Lose(Lost{Token: one.Token}, agentIDOf(one.Token)); ok {
+			if _, ok := f.l.Lose(LostAttempt{Token: one.Token}, agentIDOf(one.Token)); ok {
 				f.ended(simRecord{token: one.Token, lost: true}, false)
 			}
 		}
@@ -480,7 +480,7 @@ func TestLostAttemptsAreBounded(t *testing.T) {
 	l := NewLedger(time.Minute, time.Second, time.Now())
 	for token := range int64(3 * mostLost) {
 		l.Add(token)
-		l.Lose(Lost{Token: token}, agentIDOf(token))
+		l.Lose(LostAttempt{Token: token}, agentIDOf(token))
 	}
 	if len(l.lost) != mostLost || len(l.order) != mostLost || l.lost[3*mostLost-1] == nil {
 		t.Errorf("%d and %d are remembered, want the last %d", len(l.lost), len(l.order), mostLost)

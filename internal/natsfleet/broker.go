@@ -143,7 +143,10 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 	path := fleet.OwnerFile(o.Home, o.Listen)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		data, err = makeOwner(path, o.Listen)
+		if err := makeOwner(path, o.Listen); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		data, err = os.ReadFile(path)
 	}
 	var c fleet.Credentials
 	if err == nil {
@@ -159,8 +162,8 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 	return public, nil
 }
 
-// makeOwner makes the file of these credentials.
-func makeOwner(path, address string) ([]byte, error) {
+// makeOwner makes the file of these credentials at once, unless somebody else does.
+func makeOwner(path, address string) error {
 	sign := newKey(nkeys.CreateAccount)
 	data := check.Must(yaml.Marshal(fleet.Credentials{
 		Role: fleet.OwnerRole, URL: "nats://" + address, Seed: newKey(nkeys.CreateUser).seed,
@@ -168,11 +171,15 @@ func makeOwner(path, address string) ([]byte, error) {
 	}))
 	data = append([]byte("# Credentials of the owner of a broker, who runs jobs and workers with them. Keep them "+
 		"secret.\n"), data...)
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
-	if err == nil {
-		err = jobs.WriteFile(path, data)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
 	}
-	return data, err
+	part := path + "." + newInstance()
+	defer func() { _ = os.Remove(part) }()
+	if err := jobs.WriteFile(part, data); err != nil {
+		return err
+	}
+	return os.Link(part, path)
 }
 
 // introduce has the owner of a broker find the credentials by the address that the broker has got. Forget is to be

@@ -76,7 +76,7 @@ func TestTheCostOfAnAttemptThatWasGivenUpIsRecorded(t *testing.T) {
 	c.turn(func(s *jobState) {
 		s.ledger.Submit(7, time.Now())
 		assign(t, s.ledger, "A-1", 1, 7)
-		s.ledger.Lose(fleet.Lost{Token: 7, ItemID: "item_1", Index: 1, Number: 2}, "job/item_1/2")
+		s.ledger.Lose(fleet.LostAttempt{Token: 7, ItemID: "item_1", Index: 1, Number: 2}, "job/item_1/2")
 	})
 	line, err := events.Encode(events.Record{Seq: 1, JobID: "job", Event: events.AgentUsage{ItemID: "item_9", ItemIndex: 9, AgentID: "job/item_9/1", Step: "agent"}})
 	if err != nil {

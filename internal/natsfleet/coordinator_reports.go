@@ -79,7 +79,9 @@ func (c *coordinator) isNamed(instance, node, sig string) (known bool) {
 	if c.o.Names == "" {
 		return true
 	}
-	c.turn(func(s *jobState) { known = s.workers[instance] != nil && s.workers[instance].named == node })
+	c.turn(func(s *jobState) {
+		known = node != "" && s.workers[instance] != nil && s.workers[instance].named == node
+	})
 	if known || !isNamed(c.o.Names, instance, node, sig) {
 		return known
 	}
@@ -300,7 +302,7 @@ func (c *coordinator) dropped(r fleet.Report, why string) {
 }
 
 // lostAttempt returns what events of an attempt that was given up name.
-func lostAttempt(l fleet.Lost, job string) *agent.Attempt {
+func lostAttempt(l fleet.LostAttempt, job string) *agent.Attempt {
 	a := &agent.Attempt{
 		JobID: job, CorrelationID: job + "/" + l.ItemID, Phase: "map",
 		Assignment: agent.Assignment{ItemID: l.ItemID, ItemIndex: l.Index, Number: l.Number, Token: l.Token},
@@ -310,7 +312,7 @@ func lostAttempt(l fleet.Lost, job string) *agent.Attempt {
 }
 
 // emitLate records the end of an attempt that was given up before.
-func (c *coordinator) emitLate(l fleet.Lost, r fleet.Report) {
+func (c *coordinator) emitLate(l fleet.LostAttempt, r fleet.Report) {
 	a := lostAttempt(l, c.jobID)
 	e := events.AgentEndedLate{
 		AttemptID: a.AttemptID(), Token: l.Token,
@@ -384,7 +386,7 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd) bool 
 	lost, isLost := errors.AsType[*agent.LostError](e.err)
 	var h fleet.Holder
 	if isLost && by.Instance == "" {
-		h, _ = s.ledger.Lose(fleet.Lost{Token: f.Token, ItemID: f.ItemID, Index: f.ItemIndex, Number: f.Number}, f.ID)
+		h, _ = s.ledger.Lose(fleet.LostAttempt{Token: f.Token, ItemID: f.ItemID, Index: f.ItemIndex, Number: f.Number}, f.ID)
 	} else {
 		h, _ = s.ledger.End(by)
 	}

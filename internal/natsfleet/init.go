@@ -133,9 +133,9 @@ func (Backend) Remove(dir string, role fleet.Role, name string) ([]string, error
 	found := false
 	lists, err := editUsers(dir, func(text string) (string, bool) {
 		before, entry, is := strings.Cut(text, userHead(role, name))
-		_, after, _ := strings.Cut(entry, userEnd)
+		_, after, ends := strings.Cut(entry, userEnd)
 		found = found || is
-		return before + after, true
+		return before + after, ends || !is
 	})
 	if err != nil {
 		return nil, err
@@ -170,8 +170,7 @@ func editUsers(dir string, edit func(text string) (string, bool)) (map[string]st
 		}
 		var found bool
 		if lists[path], found = edit(string(data)); !found {
-			return nil, fleet.Refusef("%s was edited: it has no %q, so nothing can be added", path,
-				strings.TrimSpace(usersBegin))
+			return nil, fleet.Refusef("%s was edited: its entries cannot be found, so none can be added or removed", path)
 		}
 	}
 	return lists, nil

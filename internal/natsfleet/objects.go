@@ -94,6 +94,9 @@ func readFile(from *os.File, use func(io.Reader) error) (f fleet.File, err error
 	if err = use(io.TeeReader(from, sum)); err == nil {
 		f.Size, err = from.Seek(0, io.SeekCurrent)
 	}
+	if now, e := from.Stat(); err == nil && (e != nil || now.Size() != f.Size || !now.ModTime().Equal(info.ModTime())) {
+		err = &fs.PathError{Op: "send", Path: from.Name(), Err: errors.New("the file changed while it was read")}
+	}
 	f.Run, f.Sum = info.Mode()&0o111 != 0, hex.EncodeToString(sum.Sum(nil))
 	return f, err
 }
@@ -250,16 +253,16 @@ func (h *brokerConn) transfer(ctx context.Context, do func(ctx context.Context, 
 
 // fetchPack writes a pack that was sent to a file, and has use read it.
 func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.File, use func(*os.File) error) error {
+	if p.Size > mostFiles {
+		return &packError{errTooLarge}
+	}
 	f, err := os.CreateTemp(dir, "pack-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	defer check.Quietly(f.Close)
-	if err = h.fetchFile(ctx, *p, f); p.Size > mostFiles {
-		err = errTooLarge
-	}
-	if err != nil {
+	if err = h.fetchFile(ctx, *p, f); err != nil {
 		return &packError{err}
 	}
 	return use(f)

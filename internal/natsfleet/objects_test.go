@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -267,5 +268,24 @@ func TestReportsAreReadAfterTheirConsumerWasRemoved(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("the report is not read")
+	}
+}
+
+func TestAFileThatChangesWhileItIsReadIsRefused(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	from, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = from.Close() }()
+	_, err = readFile(from, func(r io.Reader) error {
+		_, err := io.Copy(io.Discard, r)
+		return errors.Join(err, os.WriteFile(name, []byte("longer"), 0o600))
+	})
+	if path, is := errors.AsType[*fs.PathError](err); !is || path.Path != name {
+		t.Errorf("got %v, want that the file changed", err)
 	}
 }

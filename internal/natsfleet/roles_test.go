@@ -191,6 +191,8 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 		return h.id
 	}
 	other := newKey(nkeys.CreateUser)
+	called := id(attic) + "-called"
+	c.keep(called+"-1", "x", func() {})
 	for _, one := range []struct {
 		what, id, name, sig string
 		want                bool
@@ -201,6 +203,7 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 		{"that of another", id(desk), "attic", desk.NameSig, false},
 		{"that of another, with its signature", id(desk), "attic", attic.NameSig, false},
 		{"any", other.public, "attic", signer.name(other.public, ""), true},
+		{"no name, of one that has only called", called, "", "", false},
 		{"without credentials", newInstance(), "attic", "", true}, // the broker lets it in
 	} {
 		for range 2 {
