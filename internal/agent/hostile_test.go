@@ -32,7 +32,7 @@ func hostileValues(t *testing.T) []string {
 	}
 	values := []string{
 		`x", "admin": true, "y": "`, `x"}], "admin": [{"y": "`, `\`, `\"`, `\\"`, `"`, "1, \"admin\": true", "admin: true", "x\nadmin: true",
-		"x\n---\nadmin: true", "- a", "? a", "[a", "{a: b}", "!!binary x", "!tag x", "&a x", "*a", "<<: x", "# x", "x # y", "|", ">", "|2\n  x",
+		"x\n---\nadmin: true", "- a", "? a", "[a", "{a: b}", "!!binary x", "!tag x", "&a x", "*a", "<<: x", "<<", "# x", "x # y", "|", ">", "|2\n  x",
 		"\tx", " x", "x ", "\n x", "\n\n", "x\r\ny", "\u2028x", "\u0085", "\ufeff", "%YAML 1.1", "@x", "`x`", "null", "~", "yes", "0x1f", "1e9",
 		"true", "..", ".", "a:", ": a", "PRODIGYVALUE0Z", "${item.v}", "...", "---", "'", "''", `"" ""`, "🙂", "\x01", "\x7f",
 	}

@@ -332,11 +332,15 @@ func (y *yamlFilling) scalar(n *yaml.Node) error {
 	n.Tag = "!!str"
 	// The encoder gets lines wrong in a folded text, and these at the beginning of any block.
 	odd := func(r rune) bool { return !unicode.IsPrint(r) && (r != '\n' || n.Style&yaml.FoldedStyle != 0) }
-	if strings.ContainsFunc(n.Value, odd) || strings.HasPrefix(n.Value, " ") || strings.HasPrefix(n.Value, "\n") {
+	if strings.ContainsFunc(n.Value, odd) || strings.HasPrefix(n.Value, " ") || strings.HasPrefix(n.Value, "\n") ||
+		n.Value == mergeKey {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return nil
 }
+
+// mergeKey is the key by which a mapping takes the keys of another one, if it has no quotes.
+const mergeKey = "<<"
 
 // document replaces n by its text, read as JSON.
 func (y *yamlFilling) document(n *yaml.Node) error {

@@ -138,6 +138,9 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 	w, head := s.job(), s.phaseBase
 	if all {
 		c, err := s.collect(ctx, w, task{base: head, ref: phaseRef, message: message + "\n", all: true})
+		if err == nil {
+			err = s.checkSubmodules(ctx, w)
+		}
 		if err != nil || c.Commit == "" {
 			return head, err
 		}

@@ -214,6 +214,9 @@ func (s *Space) checkOut(ctx context.Context, w workspace, base, branch string) 
 
 // emptySubmodules empties the directories of submodules: their repositories were in the .git that is gone.
 func (s *Space) emptySubmodules(ctx context.Context, w workspace) error {
+	if !exists(filepath.Join(w.dir, submodulesFile)) {
+		return nil
+	}
 	names, err := s.submodules(ctx, w)
 	if err != nil || len(names) == 0 {
 		return err
@@ -231,11 +234,11 @@ func (s *Space) emptySubmodules(ctx context.Context, w workspace) error {
 	})
 }
 
+// submodulesFile names the submodules of a repository. Without it there are none.
+const submodulesFile = ".gitmodules"
+
 // submodules returns the directories of the submodules that the index of a workspace has.
 func (s *Space) submodules(ctx context.Context, w workspace) (names []string, err error) {
-	if !exists(filepath.Join(w.dir, ".gitmodules")) {
-		return nil, nil
-	}
 	out, err := s.git.output(ctx, s.in(w), "ls-files", "-s", "-z")
 	for _, field := range fields(out) {
 		if entry, is := strings.CutPrefix(field, gitlinkMode+" "); is {

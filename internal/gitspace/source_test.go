@@ -140,12 +140,21 @@ func TestSubmodulesAreLeftAlone(t *testing.T) {
 		update + "cd inner; git commit -q --allow-empty -m x; cd ..; git add -A; git commit -qm moved",
 		update + "echo 2 > inner/a",
 		update + "echo 2 > inner/new; git config submodule.inner.ignore all",
+		update + "echo 2 > inner/a; rm .gitmodules",
 		"echo 2 > inner/a",
 	} {
 		o, _ := j.run(j.attempt(does))
 		if o.Failure == nil || !strings.Contains(o.Failure.Message, "the submodule inner") {
 			t.Errorf("%s: outcome: %+v", does, o.Failure)
 		}
+	}
+	dir, err := j.Phase(t.Context(), j.head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, dir, j.Space.Environ(j.environ), update+"echo 2 > inner/a")
+	if _, err := j.PhaseHead(t.Context(), true, "x"); err == nil || !strings.Contains(err.Error(), "the submodule inner") {
+		t.Errorf("a phase: %v", err)
 	}
 }
 

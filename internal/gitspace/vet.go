@@ -191,6 +191,11 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 // checkSubmodules refuses files in submodules that are not committed there. Git takes none of them into a commit of the
 // workspace, not even those in a directory whose submodule has no repository.
 func (s *Space) checkSubmodules(ctx context.Context, w workspace) error {
+	if !exists(filepath.Join(w.dir, submodulesFile)) {
+		if _, err := s.git.output(ctx, s.in(w), "cat-file", "-e", "HEAD:"+submodulesFile); err != nil {
+			return nil
+		}
+	}
 	names, err := s.submodules(ctx, w)
 	if err != nil || len(names) == 0 {
 		return s.blame(err, "its index cannot be read")
