@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
@@ -167,8 +169,11 @@ func (o logsOptions) printEntries(con *console, job jobs.Job, entries iter.Seq2[
 	return p.Print(entries)
 }
 
-// mistaken returns an error if the workflow of the job does not have the step that is asked for.
+// mistaken returns an error if the job does not have the attempt or the step that is asked for.
 func (o logsOptions) mistaken(job jobs.Job) error {
+	if o.query.Attempt > 0 && !o.hasAttempt(job) {
+		return refusef("job %s has no attempt %d of %s", job.ID, o.query.Attempt, cmp.Or(o.query.ItemID, "any item"))
+	}
 	w := recordedOrNil(job)
 	if w == nil || o.query.Step == "" {
 		return nil
@@ -183,6 +188,17 @@ func (o logsOptions) mistaken(job jobs.Job) error {
 		return refusef("job %s has no step %q; steps: %s", job.ID, o.query.Step, strings.Join(steps, ", "))
 	}
 	return nil
+}
+
+// hasAttempt reports whether the log has the start of the attempt that is asked for, or cannot be read.
+func (o logsOptions) hasAttempt(job jobs.Job) bool {
+	for r, err := range events.Read(job.EventsDir()) {
+		e, started := r.Event.(events.AgentStarted)
+		if err != nil || started && e.Attempt == o.query.Attempt && (o.query.ItemID == "" || e.ItemID == o.query.ItemID) {
+			return true // who reads the log reports an error
+		}
+	}
+	return false
 }
 
 // lastName returns the name of a step without those of the steps that it is in.

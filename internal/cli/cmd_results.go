@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -66,10 +67,13 @@ const asJoblog term.Format = "joblog"
 // writeJoblog writes the joblog of a job to a file.
 func writeJoblog(place jobs.Job, path string) error {
 	file, err := os.Create(path)
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(job.WriteJoblog(place, file), file.Close())
 	}
-	return errors.Join(job.WriteJoblog(place, file), file.Close())
+	if err != nil {
+		return fmt.Errorf("write the joblog (prodigy results --output joblog prints it): %w", err)
+	}
+	return nil
 }
 
 // anyStatus selects all rows.

@@ -241,7 +241,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		if i == groupsShown {
 			break
 		}
-		line("%s (%s): %s, for example %s", l.Paint(term.Red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type,
+		line("%s (%s): %s (for example %s)", l.Paint(term.Red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type,
 			term.Brief(g.Title(), 160), term.Visible(g.Example.ItemID))
 	}
 	line("%s after %s of virtual time%s", e.stateShown(l), duration.Format(e.Duration), term.Prefixed(": ", strings.Join(e.counts(), ", ")))

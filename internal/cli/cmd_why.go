@@ -251,7 +251,7 @@ func (e explained) next(job jobs.Job) []string {
 		case e.Budget != nil:
 			return []string{resumeWithMore(job, *e.Budget)}
 		default:
-			return []string{resumeCommand(job, "")}
+			return []string{resumeCommand(job, flagsToResume(job))}
 		}
 	}
 	return nil

@@ -219,6 +219,9 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name := unknown.GetSpecifiedName()
+		if _, err := strconv.Atoi(name); err == nil && cmd.Name() == "scale" {
+			return usagef("a negative number needs -- before it, as in prodigy scale -- -%s", name)
+		}
 		if instead := cmp.Or(insteadOfFlag(cmd.Name(), name), insteadOfFlag(anyCommand, name)); instead != "" {
 			origin := "the older tool"
 			if cmd.Name() == "map" {

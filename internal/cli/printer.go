@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -402,7 +403,10 @@ func (p *printer) printsInto(begin func(jobs.Job) error) {
 
 // resumedWith describes what a resume has found, as in "812 done, 3 failed, 9 interrupted, restarting, 176 remaining".
 func resumedWith(e events.JobResumed, earlier mapreduce.Earlier) string {
-	steps := check.Counted(e.StepsDone, "step") + " done"
+	steps := check.Counted(e.StepsDone, "step") + term.Prefixed(" of ", e.Phase) + " done"
+	if e.StepsDone == 0 {
+		steps = "nothing done yet"
+	}
 	if e.Completed+e.Pending+e.InFlight == 0 {
 		return steps
 	}
@@ -478,8 +482,9 @@ func (p *printer) stepFailed(e events.StepFailed) {
 	if e.ItemID != "" || e.Action == string(retry.Stop) {
 		return
 	}
-	p.log(events.Odd, "step %s failed, then %s: %s", term.Visible(e.Step), e.Action,
-		view.CauseText(e.ErrorType, e.Error))
+	then := map[string]string{string(retry.Continue): "continuing", "fallback": "running its fallback"}[e.Action]
+	p.log(events.Odd, "step %s failed: %s; %s", term.Visible(e.Step), view.CauseText(e.ErrorType, e.Error),
+		cmp.Or(then, "running its "+e.Action))
 }
 
 // agentFailed prints a failure as it happens, if the workflow collects errors so. Those that are retried are not
@@ -494,7 +499,7 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 
 // batch prints the failures of a full batch, each in a line.
 func (p *printer) batch(e events.ErrorBatch) {
-	p.log(events.Bad, "failures size=%d", e.Size)
+	p.log(events.Bad, "%s failed:", check.Counted(e.Size, "item"))
 	for _, one := range e.Errors {
 		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, term.Brief(one.Error, 160))
 	}

@@ -41,7 +41,8 @@ func (o *jobOptions) printAsBefore(place jobs.Job) error {
 	if first := meta.Printing; first != nil {
 		o.joblog = first.Joblog
 		if o.format != term.JSON && o.echo.mode() == "" && !o.print && !o.keepOrder {
-			o.print, o.keepOrder, o.echo.usual, o.echo.tag = first.Print, first.KeepOrder, term.EchoMode(first.Mode), first.Tag
+			o.print, o.keepOrder = first.Print, first.KeepOrder
+			o.echo.usual, o.echo.tag = term.EchoMode(first.Mode), first.Tag
 			o.printsOn = true
 		}
 	}
@@ -187,9 +188,13 @@ func eachEnded(place jobs.Job, do func(job.Result) error) error {
 	return nil
 }
 
-// printRest prints what is still to be printed of a completed job.
+// printRest prints what is still to be printed of a completed job, and writes its joblog.
 func (o jobOptions) printRest(con *console, place jobs.Job) error {
-	if err := o.printAsBefore(place); err != nil || len(o.ended) == 0 {
+	err := o.printAsBefore(place)
+	if err == nil && o.joblog != "" {
+		err = writeJoblog(place, o.joblog)
+	}
+	if err != nil || len(o.ended) == 0 {
 		return err
 	}
 	rest := term.NewEcho(cmp.Or(o.echo.mode(), term.Grouped), o.keepOrder, con.out, con.raw)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"strconv"
 	"sync"
 	"syscall"
@@ -163,6 +164,9 @@ func terminate(pid int) error {
 func userName() string {
 	if name := cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), os.Getenv("USERNAME")); name != "" {
 		return name
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
 	}
 	return "uid" + strconv.Itoa(os.Getuid())
 }

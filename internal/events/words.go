@@ -126,7 +126,7 @@ func sayRequest(r Record) Sentence {
 	case ScaleRequested:
 		return Sentence{Text: e.Words()}
 	case SkipRequested:
-		return Sentence{Who: "it", Text: "will be skipped, requested by " + e.By}
+		return Sentence{Text: "skip requested by " + e.By}
 	case RetryNowRequested:
 		return Sentence{Text: "retrying waiting items now, requested by " + e.By}
 	}
@@ -156,10 +156,10 @@ func sayHeld(r Record) Sentence {
 	case StartsAllowed:
 		return Sentence{Text: "starting items again: " + e.By + " satisfied"}
 	case CircuitOpen:
-		return Sentence{Grave: Odd, Who: breakerOf(e.Scope, e.Key), Text: "open", Then: " until " +
+		return Sentence{Grave: Odd, Who: breakerOf(e.Scope, e.Key), Text: "opened", Then: " until " +
 			e.Until.Local().Format(time.TimeOnly)}
 	case CircuitHalfOpen:
-		return Sentence{Who: breakerOf(e.Scope, e.Key), Text: "is half-open, probing"}
+		return Sentence{Who: breakerOf(e.Scope, e.Key), Text: "half-open, probing"}
 	case CircuitClosed:
 		return Sentence{Grave: Good, Who: breakerOf(e.Scope, e.Key), Text: "closed"}
 	}
@@ -290,7 +290,7 @@ func sayStep(r Record) Sentence {
 		}
 		return s
 	case StepFailed:
-		text := "failed permanently after " + check.Counted(e.Attempts, "attempt") + ": " + e.Error
+		text := fmt.Sprintf("failed permanently on try %d: %s", e.Attempts, e.Error)
 		return Sentence{Grave: Bad, Who: "step " + e.Step, Text: text}
 	}
 	return Sentence{}

@@ -86,7 +86,7 @@ func (p *pool) request(r job.Request) job.Answer {
 		p.job.Record(events.DrainRequested{By: r.By})
 		p.order(Result{State: jobs.Stopped, Reason: "drained by " + r.By, AsAsked: true}, untilTheyEnd)
 		p.holdFleet()
-		return job.Done("draining: no new items start, and the run ends after what runs: %s", p.stillRunning())
+		return job.Done("draining: no new items start, %s; then the run ends", p.stillRunning())
 	case job.Cancel:
 		return p.cancel(r)
 	case job.Scale:
@@ -147,7 +147,7 @@ func (p *pool) cancel(r job.Request) job.Answer {
 	}
 	p.job.register.Stopping()
 	p.order(v, p.job.config.Grace)
-	return job.Done("cancelled: the run ends within its grace, %s", p.stillRunning())
+	return job.Done("cancelled: %s, and the run ends within its grace", p.stillRunning())
 }
 
 // order ends the job with v, also if the phase that runs comes to its end before it notices.

@@ -82,11 +82,11 @@ func (p Plan) printWorst(l term.Lines) {
 	line("the job", p.WorstJob, "")
 	switch {
 	case p.Unlimited != "":
-		l.Printf("worst case: unlimited, because %s has no timeout", p.Unlimited)
+		l.Printf("worst-case duration: unlimited, because %s has no timeout", p.Unlimited)
 	case p.WorstJob == nil && p.Items != nil && p.MaxParallel == 0:
-		l.Print("worst case: depends on the workers")
+		l.Print("worst-case duration: depends on the workers")
 	case p.WorstJob == nil:
-		l.Print("worst case: depends on the number of items")
+		l.Print("worst-case duration: depends on the number of items")
 	}
 }
 
@@ -218,7 +218,10 @@ func (p PlannedFleet) print(l term.Lines, slots int) {
 	case len(fit) == 0:
 		found = "no matching worker: the run would wait for one"
 	}
-	l.Printf("fleet: %s: %s", term.Visible(p.Broker), term.Visible(found))
+	if p.Unreachable == "" {
+		found = p.Broker + ": " + found
+	}
+	l.Printf("fleet: %s", term.Visible(found))
 	if len(unfit) > 0 {
 		l.Printf("workers not available for this job: %s", check.Few(unfit, plannedWorkers))
 	}

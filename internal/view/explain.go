@@ -150,7 +150,8 @@ func (x *explainer) apply(r events.Record) {
 	x.job.Apply(r)
 	switch events.Subject(r.Event) {
 	case x.out.ItemID:
-		if item, ok := events.ItemOf(r.Event); ok {
+		item, ok := events.ItemOf(r.Event)
+		if _, asked := r.Event.(events.SkipRequested); ok && !asked {
 			x.index, x.known = item.Index, true
 		}
 		x.out.JobID = r.JobID
@@ -369,7 +370,7 @@ func (x *explainer) jobEvent(r events.Record, before Status, attempt *Attempt) {
 		}
 	case events.QuotaPaused:
 		if e.Item == x.out.ItemID {
-			x.tell(r, e.Cause()+"; not counted as an attempt: "+e.Error)
+			x.tell(r, e.Cause()+"; not counted as an attempt"+term.Prefixed(": ", e.Error))
 		}
 	case events.RetryNowRequested:
 		if e.Names(x.out.ItemID) && (before == Waiting || before == InFlight) {
@@ -466,7 +467,15 @@ func (x *explainer) now() string {
 	if b := x.job.Budget(); b != nil && status != InFlight {
 		words += "; " + b.Text()
 	}
-	if h := x.job.Hold(); h != nil && status != InFlight {
+	if b, ok := x.job.Breaker(events.WorkflowScope, x.key); ok && b.State == Open && status != InFlight {
+		words += "; circuit breaker open until " + b.Until.Local().Format(time.TimeOnly)
+	}
+	for _, e := range x.job.StartsHeld() {
+		if status != InFlight {
+			words += "; not starting items: " + e.Reason
+		}
+	}
+	if h := x.job.Hold(); h != nil {
 		words += "; the job is paused by " + h.By + " since " + h.Since.Local().Format(time.DateTime)
 	}
 	return words
@@ -478,8 +487,12 @@ func (x *explainer) inFlight() string {
 	switch {
 	case !x.runs:
 		return fmt.Sprintf("attempt %d was running when prodigy was killed", x.attempt)
-	case len(x.job.Paused()) > 0 && !due.IsZero():
-		return fmt.Sprintf("attempt %d waits for the plan limit until %s", x.attempt, due.Local().Format(time.DateTime))
+	case !due.IsZero():
+		what := "to retry its step"
+		if len(x.job.Paused()) > 0 {
+			what = "for the plan limit"
+		}
+		return fmt.Sprintf("attempt %d waits %s until %s", x.attempt, what, due.Local().Format(time.DateTime))
 	}
 	return fmt.Sprintf("attempt %d is running", x.attempt)
 }

@@ -44,7 +44,7 @@ type StepOutcome string
 
 const (
 	StepDone     StepOutcome = "done"
-	StepForgiven StepOutcome = "failed, but allowed"
+	StepForgiven StepOutcome = "failed, job continued"
 	StepFailed   StepOutcome = "failed"
 	StepLeftOut  StepOutcome = "left out" // its condition was not met
 )

@@ -199,7 +199,7 @@ func TestStepsThatRunOnceAreListedWithTheirEnds(t *testing.T) {
 	for _, s := range j.Steps() {
 		got = append(got, fmt.Sprintf("%s %s %d %s %s", s.Phase, s.Name, s.Tries, s.Outcome, s.Error))
 	}
-	want := []string{"setup get 2 done ", "setup try 1 failed, but allowed ", "setup not 0 left out ", "reduce sum 3 failed exit code 1"}
+	want := []string{"setup get 2 done ", "setup try 1 failed, job continued ", "setup not 0 left out ", "reduce sum 3 failed exit code 1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
