@@ -499,7 +499,7 @@ func (p *Preset) pick(name string) *Pick {
 	return nil
 }
 
-// need is pick, with an error if there is none with that name. where names the key that needs it.
+// need is pick, with an error if no pick has that name. where names the key that needs it.
 func (p *Preset) need(where, name string) (*Pick, error) {
 	if pick := p.pick(name); pick != nil {
 		return pick, nil

@@ -265,7 +265,7 @@ func (t *tracer) runContext() events.TraceContext {
 	return t.job
 }
 
-// findStep returns the step that runs: of an item, or else of the phase. It returns nil when there is none. Without a
+// findStep returns the step that runs: of an item, or else of the phase. Without one it returns nil. Without a
 // record of its beginning, a step of a phase began with the phase, or when the step before ended.
 func (t *tracer) findStep(itemID, label string, at time.Time) *span {
 	if itemID != "" {

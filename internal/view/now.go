@@ -25,7 +25,7 @@ func (j *Job) InFlight() []Attempt {
 	return list
 }
 
-// Attempt returns the running attempt at the item with this index. It reports false if there is none.
+// Attempt returns the running attempt at the item with this index. It reports false if none runs.
 func (j *Job) Attempt(index int) (Attempt, bool) {
 	if a := j.running[index]; a != nil {
 		return *a, true
