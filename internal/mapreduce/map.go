@@ -250,12 +250,12 @@ func (p *pool) receive(it offered, ok bool) {
 // selected records that the selection has ended.
 func (p *pool) selected() {
 	p.source.chosen = nil
-	total, notes, err := p.source.choice()
+	selected, notes, err := p.source.choice()
 	if err != nil {
 		p.haltSelecting(err)
 		return
 	}
-	p.job.Record(events.ItemsSelected{TotalItems: total, Since: p.job.reuse.Difference()})
+	p.job.Record(selected)
 	for _, note := range notes {
 		p.job.notice("warning: " + note)
 	}

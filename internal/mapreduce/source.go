@@ -22,7 +22,7 @@ type source struct {
 	// Of a source that selects: chosen is closed when selection has ended, while items may still wait for their
 	// turn, and then choice returns its result, with what people are to be told of it.
 	chosen <-chan struct{}
-	choice func() (total int, notes []string, _ error)
+	choice func() (selected events.ItemsSelected, notes []string, _ error)
 	whole  bool // nothing may start before the end of the selection is recorded
 }
 
@@ -90,6 +90,7 @@ func (j *owner) selected() source {
 			defer close(sel.grown)
 			defer close(sel.ended)
 			sel.failed = sel.record(ctx)
+			sel.since = j.reuse.Difference() // before the items come once more, to Take
 			return nil
 		})
 		if j.whole() {
@@ -105,7 +106,9 @@ func (j *owner) selected() source {
 		return sel.give(ctx, todo, give)
 	})
 	s.chosen, s.whole = sel.ended, j.whole()
-	s.choice = func() (int, []string, error) { return j.Store.Len(), sel.notes, sel.failed }
+	s.choice = func() (events.ItemsSelected, []string, error) {
+		return events.ItemsSelected{TotalItems: j.Store.Len(), Since: sel.since}, sel.notes, sel.failed
+	}
 	return s
 }
 
@@ -130,6 +133,8 @@ type selection struct {
 	ended  chan struct{} // closed when all is recorded
 	failed error         // after ended is closed
 	notes  []string      // the same
+
+	since *events.Difference // the same; nil if no results are reused
 }
 
 // whole reports whether all items are selected before the first agent starts: their keys must be known to be
