@@ -20,8 +20,8 @@ import (
 // Runner runs one command. process.Run is one; tests and dry runs are functions.
 type Runner func(ctx context.Context, c process.Command) (process.Exit, error)
 
-// Echo shows what the commands of items print, as they print it and without secrets. Its methods are called
-// from many goroutines at once.
+// Echo shows what the commands of items print, as they print it and without secrets. Of an AI coding CLI it shows the
+// answer in place of stdout. Its methods are called from many goroutines at once.
 type Echo interface {
 	// Command returns where a command that is about to start prints to. try is the try of its step, from 1.
 	// Errors of the writers are the Echo's own: the command goes on.

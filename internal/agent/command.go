@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
@@ -54,6 +55,9 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	if b.aiRun != nil {
 		res, failure, judged = r.judge(ctx, st, b, out, exit, stderr.Tail(maxReadStderr), res)
 	}
+	if rec.answer != nil && res.Output != "" {
+		_, _ = fmt.Fprintln(rec.answer, res.shown().Output)
+	}
 	out.release(res.Output)
 	written := out.close()
 	if !judged {
@@ -81,7 +85,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	if end = endOf(exit, failure); failure == nil {
 		return res, nil
 	}
-	failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
+	failure.Stdout, failure.Stderr = r.tail(b, stdout), stderr.masked().Tail(events.MaxTail)
 	deciders := shelltext.DecidersOf(b.argv) // the programs whose exit code the command may end with
 	if b.script != "" {
 		deciders = shelltext.Deciders(b.script)
@@ -89,6 +93,17 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	failure.Type, failure.Rule = retry.Judge(failure.Failure, deciders)
 	res.code, res.failed = failure.ExitCode, true
 	return res, failure
+}
+
+// tail returns the end of what a command has printed to stdout, as people see it.
+func (r *run) tail(b boundCommand, stdout *stream) string {
+	printed := stdout.masked()
+	if b.aiRun == nil || b.aiRun.raw {
+		return printed.Tail(events.MaxTail)
+	}
+	t := b.aiRun.preset.Transcript(false)
+	shown := append(t.Write([]byte(printed.Text())), t.Close()...)
+	return events.ClipTail(r.x.Mask.Text(string(shown)), events.MaxTail) // a secret may have come in pieces
 }
 
 // maxReadStderr is how much of the end of stderr a preset is given.
@@ -220,6 +235,9 @@ func (r *run) record(st *step, a *aiRun) *recording {
 	p.stderr.init(r.x.Mask, &p.recorder, outputs.Stderr)
 	if r.x.Echo != nil && r.a.Phase == phaseMap {
 		p.stdout.echo, p.stderr.echo = r.x.Echo.Command(r.a, st.label, r.tryNumber)
+		if a != nil && !a.raw && a.preset.Parse == ai.JSONL {
+			p.answer, p.stdout.echo = p.stdout.echo, nil
+		}
 	}
 	if policy := r.a.Outputs; policy.Keep != "" && policy.Keep != outputs.None {
 		source := outputs.Source{ItemID: r.a.ItemID, Step: st.label, Try: r.tryNumber, Command: int(r.commands.Add(1))}

@@ -87,6 +87,9 @@ func (s *stream) masked() *process.Capture {
 type recording struct {
 	stdout, stderr stream
 	recorder       outputs.Recorder
+
+	// answer shows the answer of an AI coding CLI in place of its stdout. It is nil for other commands.
+	answer io.Writer
 }
 
 // Receive passes on a piece of what a command has printed.

@@ -41,7 +41,7 @@ func (r *run) execWithTimeout(
 	}
 	if exit.TimedOut && outer {
 		r.cut = &Failure{Step: st.label, Failure: retry.Failure{
-			TimedOut: true, ExitCode: -1, Stdout: stdout.kept.masked().Tail(events.MaxTail),
+			TimedOut: true, ExitCode: -1, Stdout: r.tail(b, stdout.kept),
 			Stderr: stderr.masked().Tail(events.MaxTail),
 		}}
 		<-ctx.Done() // at this moment, if not before

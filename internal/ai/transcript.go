@@ -70,7 +70,10 @@ type Transcript struct {
 
 	// middle means that what the agent says is in the middle of a line.
 	middle bool
-	out    bytes.Buffer
+
+	// said is what the agent has said last, which a result may repeat.
+	said string
+	out  bytes.Buffer
 }
 
 // Transcript returns a Transcript of one run. cut says that its first line may be without its beginning.
@@ -79,7 +82,7 @@ func (p *Preset) Transcript(cut bool) *Transcript {
 }
 
 // Gap says that something is missing here.
-func (t *Transcript) Gap() { t.split.begun, t.split.long, t.cut = nil, false, true }
+func (t *Transcript) Gap() { t.split.begun, t.split.long, t.cut, t.said = nil, false, true, "" }
 
 // Write takes what was printed, and returns what people see of it: whole lines, except where the agent goes on
 // in the middle of one.
@@ -152,8 +155,9 @@ func (t *Transcript) part(s *Shown, part []byte) {
 			t.middle = text != "" && !strings.HasSuffix(text, "\n") || text == "" && t.middle
 			return
 		}
-		if strings.TrimSpace(text) != "" {
-			t.add("", strings.TrimRight(text, "\n"))
+		if text = strings.TrimRight(text, "\n"); strings.TrimSpace(text) != "" && text != t.said {
+			t.add("", text)
+			t.said = text
 		}
 	case s.tool != nil:
 		if name := textOf(s.tool.in(part)); name != "" {

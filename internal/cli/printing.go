@@ -137,7 +137,7 @@ func (o jobOptions) printStored(to *term.Echo, place jobs.Job, late map[string]i
 		}
 		batch = w.Map.Batch > 0
 	}
-	for e, err := range outputs.Read(place.OutputsDir(), outputs.Query{}) {
+	for e, err := range conversationsOf(place, outputs.Query{}) {
 		if err != nil {
 			return err
 		}
