@@ -30,8 +30,8 @@ type Reading struct {
 
 	split splitter
 
-	// number counts the lines so far, and skipped those of them that were too long.
-	number, skipped int
+	// number counts the lines so far.
+	number int
 
 	// plain is the last line that is not JSON.
 	plain string
@@ -100,7 +100,6 @@ func (r *Reading) Write(p []byte) (int, error) {
 	r.split.write(p, func(line []byte, long bool) {
 		if long {
 			r.number++
-			r.skipped++
 			return
 		}
 		r.line(line)
@@ -294,9 +293,7 @@ func (r *Reading) textLine(line string) {
 
 // close takes the last line, which may have no end.
 func (r *Reading) close() {
-	if r.split.long {
-		r.skipped++
-	} else if len(r.split.begun) > 0 {
+	if !r.split.long && len(r.split.begun) > 0 {
 		r.line(r.split.begun)
 	}
 	r.split = splitter{most: r.split.most}

@@ -156,10 +156,14 @@ func (r *Reading) Model() string {
 	return model
 }
 
+// ended reports whether the run has printed a line that ends it.
+func (r *Reading) ended() bool {
+	return slices.ContainsFunc(r.preset.Watch.End, func(pick string) bool { return r.at[pick] > 0 })
+}
+
 // Usage returns what the run has used, as far as it has said so by now.
 func (r *Reading) Usage() Usage {
 	u := Usage{Model: r.Model()}
-	ended := slices.ContainsFunc(r.preset.Watch.End, func(pick string) bool { return r.at[pick] > 0 })
 	if turns, _ := r.take("turns"); turns != "" {
 		u.Turns, _ = strconv.Atoi(turns)
 	}
@@ -176,7 +180,7 @@ func (r *Reading) Usage() Usage {
 			continue
 		}
 		*t.to, u.Counted = int64(f), true
-		u.Partial = u.Partial || nth > 0 && !ended
+		u.Partial = u.Partial || nth > 0 && !r.ended()
 	}
 	return u
 }
@@ -212,20 +216,18 @@ func (r *Reading) sentence(rule *Rule, e End) string {
 		return last
 	}
 	end := "exit code " + strconv.Itoa(e.ExitCode)
-	if e.Signal != "" {
-		end = e.Signal
-	}
-	says := cmp.Or(own, last, r.plain)
-	if says != "" {
-		says = ": " + firstSentence(says)
-	}
 	switch {
-	case rule != nil:
-		return end + says
-	case r.skipped > 0:
-		return end + ", no rule of " + r.preset.Name + " matches its output, " + strconv.Itoa(r.skipped) + " of its lines were too long" + says
+	case e.Signal != "" && r.ended():
+		end = "killed by " + e.Signal
+	case e.Signal != "":
+		end = "killed by " + e.Signal + " before it had answered"
+	case rule != nil || r.preset.Watch.End == nil:
+	case !r.ended():
+		end = r.preset.Name + " ended without a result, " + end
+	case e.ExitCode == 0:
+		end = r.preset.Name + " reported an error, and exited with 0"
 	}
-	return end + ", no rule of " + r.preset.Name + " matches its output" + says
+	return end + term.Prefixed(": ", firstSentence(cmp.Or(own, last, r.plain)))
 }
 
 const maxSentence = 500
