@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -14,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/retry"
 	"prodigy/internal/shell"
 )
 
@@ -52,6 +54,7 @@ type ShortMap struct {
 	MaxParallel int          `yaml:"max_parallel,omitempty"`
 	Rate        ShortRate    `yaml:"rate,omitempty,flow"`
 	Requires    []string     `yaml:"requires,omitempty,flow"` // labels of workers
+	Retry       ShortRetry   `yaml:"retry_config,omitempty"`  // of items; set by File
 	Steps       [1]ShortStep `yaml:"agent_template"`
 }
 
@@ -205,11 +208,26 @@ func (s Short) File() ([]byte, error) {
 	if err := s.fill(&s.Map.Steps[0], style); err != nil {
 		return nil, err
 	}
+	s.Map.splitRetry()
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
 	err = errors.Join(enc.Encode(s), enc.Close())
 	return b.Bytes(), err
+}
+
+// splitRetry makes the retry for merge conflicts one of the item: they come after its step.
+func (m *ShortMap) splitRetry() {
+	step, conflict := &m.Steps[0].Retry, string(retry.TypeMergeConflict)
+	rest := slices.DeleteFunc(slices.Clone(step.RetryOn), func(on string) bool { return on == conflict })
+	if len(rest) == len(step.RetryOn) {
+		return
+	}
+	m.Retry, step.RetryOn = *step, rest
+	m.Retry.RetryOn = []string{conflict}
+	if len(rest) == 0 {
+		*step = ShortRetry{}
+	}
 }
 
 // fill sets the list of items, if there are rows, and the standard input. It returns the number of columns of an item
