@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -50,7 +49,7 @@ Running jobs are never removed.`,
 			if o.jobID.id == "" && !cmd.Flags().Changed("older-than") {
 				o.Older = cleanAge
 			}
-			return runClean(cmd.Context(), con, o, terminalAsker(con, o.yes), time.Now())
+			return runClean(cmd.Context(), con, o)
 		},
 	}
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
@@ -67,37 +66,32 @@ Running jobs are never removed.`,
 	return cmd
 }
 
-// runClean lists the jobs, asks, and removes them. Without a terminal to ask on it refuses, unless --yes or --dry-run
-// is given. If the answer is no it exits with 1.
-func runClean(ctx context.Context, con *console, o cleanOptions, ask asker, now time.Time) error {
+// runClean lists the jobs, asks, and removes them.
+func runClean(ctx context.Context, con *console, o cleanOptions) error {
 	home, err := homeOf(o.jobID.all)
 	if err != nil {
 		return err
 	}
-	old, err := o.candidates(con, home, now)
-	if err != nil {
-		return err
-	}
-	if ask == nil && !o.dryRun {
-		return refusef("no terminal for confirmation; use --yes, or --dry-run to list the jobs")
-	}
-	if !o.dryRun {
-		if err := home.FinishRemovals(); err != nil {
-			return err
+	old, err := o.candidates(con, home)
+	if err == nil && !o.dryRun {
+		if err = canAsk(o.yes); err == nil {
+			err = home.FinishRemovals()
 		}
-		if err := o.removeAll(ctx, con, old, ask); err != nil {
-			return err
+		if err == nil {
+			err = o.removeAll(ctx, con, old)
 		}
 	}
-	err = o.print(con, old)
-	if o.jobID.id != "" && len(old) > 0 && old[0].Kept != "" {
-		err = errors.Join(err, fmt.Errorf("job %s kept: %s", old[0].JobID, old[0].Kept))
+	if err == nil {
+		err = o.print(con, old)
+	}
+	if err == nil && o.jobID.id != "" && len(old) > 0 && old[0].Kept != "" {
+		err = fmt.Errorf("job %s kept: %s", old[0].JobID, old[0].Kept)
 	}
 	return err
 }
 
 // candidates returns the jobs that are old enough; Kept says why some of them are kept all the same.
-func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([]mapreduce.OldJob, error) {
+func (o cleanOptions) candidates(con *console, home jobs.Home) ([]mapreduce.OldJob, error) {
 	all, err := home.List()
 	if o.jobID.id != "" && err == nil {
 		var job jobs.Job
@@ -109,7 +103,7 @@ func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([
 	}
 	old := []mapreduce.OldJob{}
 	for _, job := range all {
-		c, isOld, err := o.Inspect(job, now)
+		c, isOld, err := o.Inspect(job, time.Now())
 		switch {
 		case err != nil && o.jobID.id != "":
 			return nil, err
@@ -123,7 +117,7 @@ func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([
 }
 
 // removeAll asks for confirmation and removes the jobs that are not kept.
-func (o cleanOptions) removeAll(ctx context.Context, con *console, old []mapreduce.OldJob, ask asker) error {
+func (o cleanOptions) removeAll(ctx context.Context, con *console, old []mapreduce.OldJob) error {
 	n := 0
 	for _, c := range old {
 		if c.Removed {
@@ -139,7 +133,7 @@ func (o cleanOptions) removeAll(ctx context.Context, con *console, old []mapredu
 			return err
 		}
 	}
-	if err := ask.agreed(con, fmt.Sprintf("Remove %s permanently?", check.Counted(n, "job"))); err != nil {
+	if err := con.confirm(o.yes, fmt.Sprintf("Remove %s permanently?", check.Counted(n, "job"))); err != nil {
 		return err
 	}
 	for i := range old {

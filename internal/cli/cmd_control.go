@@ -77,7 +77,7 @@ use 'prodigy stop' instead.`,
 // newSteerCommand completes a command that takes a job and asks it for something.
 func newSteerCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Command {
 	noWait := false
-	onJob(cmd, func(ctx context.Context, place jobs.Job) error {
+	onJob(con, cmd, func(ctx context.Context, con *console, place jobs.Job) error {
 		return steer(ctx, con, place, job.Request{Do: verb}, endsRun(verb) && !noWait)
 	})
 	if endsRun(verb) {
@@ -91,14 +91,14 @@ func endsRun(verb job.Verb) bool { return verb == job.Drain || verb == job.Cance
 
 // newScaleCommand returns the command that sets the slots of a running job, or changes them by a number with a sign.
 func newScaleCommand(con *console) *cobra.Command {
-	return onJobAnd("slots", &cobra.Command{
+	return onJobAnd(con, "slots", &cobra.Command{
 		Use:   "scale [job] <slots>",
 		Short: "Change the number of slots of a running job",
 		Long: `Change the number of slots of a running job, to a number or by +N/-N. Running items are not
 interrupted. The number survives a resume, unless --max-parallel is given.`,
 		Example:           "  prodigy scale 16\n  prodigy scale mapreduce-20261120-1615 +4\n  prodigy scale -- -2",
 		ValidArgsFunction: completeJob,
-	}, func(ctx context.Context, place jobs.Job, slots string) error {
+	}, func(ctx context.Context, con *console, place jobs.Job, slots string) error {
 		r := job.Request{Do: job.Scale}
 		n, err := strconv.Atoi(slots)
 		switch {
@@ -145,7 +145,7 @@ func newRetryNowCommand(con *console) *cobra.Command {
 // newSteerItemsCommand completes a command that asks a job for something about items.
 func newSteerItemsCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = completeWhy
-	return onItems(cmd, func(ctx context.Context, place jobs.Job, named []string) error {
+	return onItems(con, cmd, func(ctx context.Context, con *console, place jobs.Job, named []string) error {
 		switch {
 		case verb != job.Skip || len(named) > 0:
 		case cmd.Flags().NArg() == 0:

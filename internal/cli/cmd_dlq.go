@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -54,11 +53,11 @@ type dlqListOptions struct {
 // newDLQListCommand returns the command that prints a table of dead letters.
 func newDLQListCommand(con *console) *cobra.Command {
 	var o dlqListOptions
-	cmd := onJob(&cobra.Command{
+	cmd := onJob(con, &cobra.Command{
 		Use:     "list [job]",
 		Aliases: []string{"ls"},
 		Short:   "List the dead letters of a job",
-	}, func(_ context.Context, job jobs.Job) error { return runDLQList(con, job, o) })
+	}, o.run)
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only retryable dead letters")
 	addErrorType(cmd, &o.typ)
@@ -66,8 +65,8 @@ func newDLQListCommand(con *console) *cobra.Command {
 	return cmd
 }
 
-// runDLQList prints dead letters as they are read: a queue may be larger than memory. No match is no error.
-func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
+// run prints dead letters as they are read: a queue may be larger than memory. No match is no error.
+func (o *dlqListOptions) run(_ context.Context, con *console, job jobs.Job) error {
 	updateLetters(con, job)
 	var first dlq.Entry
 	found, eligible := 0, 0
@@ -92,24 +91,18 @@ func runDLQList(con *console, job jobs.Job, o dlqListOptions) error {
 	if o.limit > 0 && found > o.limit {
 		con.say().Printf("Showing %d of %s.", o.limit, check.Counted(found, "dead letter"))
 	}
-	switch {
-	case o.format != term.Human:
-	case found == 0:
-		con.say().Printf("No %s in job %s.", o.lettersWanted(), job.ID)
-	case eligible > 0:
-		printNext(con.say(), inspectCommand(first.ItemID, job.ID), retryCommand(job, ""))
-	default:
-		printNext(con.say(), inspectCommand(first.ItemID, job.ID))
+	if o.format != term.Human {
+		return nil
+	}
+	if found == 0 {
+		con.say().Printf("No dead letters found in job %s.", job.ID)
+		return nil
+	}
+	printNext(con.say(), inspectCommand(first.ItemID, job.ID))
+	if eligible > 0 {
+		printNext(con.say(), retryCommand(job, ""))
 	}
 	return nil
-}
-
-// lettersWanted describes the listed dead letters, for the message that there are none.
-func (o dlqListOptions) lettersWanted() string {
-	if o.eligible || o.typ != "" {
-		return "matching dead letters"
-	}
-	return "dead letters"
 }
 
 // wants reports whether the flags select a dead letter. Its type is that of its last failure.
@@ -133,7 +126,6 @@ func letterColumns(names itemLabels) []term.Column[dlq.Entry] {
 		{Key: "last_attempt"},
 		{
 			Key: "failure_count", Head: "FAILURES", Drop: 3,
-			Value: func(e dlq.Entry) any { return e.FailureCount },
 		},
 		{Key: "retry_count"},
 		{
@@ -159,40 +151,30 @@ func letterColumns(names itemLabels) []term.Column[dlq.Entry] {
 		{Head: "LABEL", Cell: label, Limit: 40},
 		{
 			Key: "item", Value: func(e dlq.Entry) any { return string(e.Item) },
-			Head: "DATA", Cell: itemExcerpt, Limit: 40, Drop: 1,
+			Head: "DATA", Cell: func(e dlq.Entry) string { return textOf(e.Item) }, Limit: 40, Drop: 1,
 		},
 		{Key: "failure_history"},
 		{Head: "ERROR", Cell: func(e dlq.Entry) string { return e.Last().Message }, Limit: 80},
 	}
 }
 
-// itemExcerpt returns the data of an item for a table: a string as it is, anything else as JSON, and "-" if it is the
-// same as the name.
-func itemExcerpt(e dlq.Entry) string {
-	var text string
-	if json.Unmarshal(e.Item, &text) != nil {
-		return string(e.Item)
-	}
-	if text == e.ItemID {
-		return "-"
-	}
-	return text
-}
+// dlqInspectOptions are the flags of dlq inspect.
+type dlqInspectOptions struct{ format term.Format }
 
 // newDLQInspectCommand returns the command that prints all that is known of one dead letter.
 func newDLQInspectCommand(con *console) *cobra.Command {
-	var f term.Format
-	cmd := onItem(&cobra.Command{
+	var o dlqInspectOptions
+	cmd := onItem(con, &cobra.Command{
 		Use:               "inspect [job] <item>",
 		Short:             "Show a dead letter: item, attempts and output",
 		ValidArgsFunction: completeLetter,
-	}, func(job jobs.Job, itemID string) error { return runDLQInspect(con, job, itemID, f) })
-	addFormat(cmd, &f, term.JSON)
+	}, o.run)
+	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
-// runDLQInspect prints one dead letter, with its data masked. Naming an item that is not a dead letter is a usage error.
-func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) error {
+// run prints one dead letter, with its data masked. Naming an item that is not a dead letter is a usage error.
+func (o *dlqInspectOptions) run(_ context.Context, con *console, job jobs.Job, itemID string) error {
 	updateLetters(con, job)
 	e, found, err := dlq.FindPart(job.DLQFile(), itemID)
 	e.Item = con.secrets.item(e.Item)
@@ -202,7 +184,7 @@ func runDLQInspect(con *console, job jobs.Job, itemID string, f term.Format) err
 	case !found:
 		return refusef("dead letter %q not found in job %s (see: prodigy dlq list%s, prodigy why%s %s)", itemID, job.ID,
 			named(job.ID), named(job.ID), quoted(itemID))
-	case f == term.JSON:
+	case o.format == term.JSON:
 		return term.PrintJSON(con.out, e)
 	}
 	if err := printLetter(con.lines(), job, e, labelsOf(job).label(e.ItemID, e.Item)); err != nil {
@@ -251,8 +233,11 @@ func printLetter(l term.Lines, job jobs.Job, e dlq.Entry, label string) error {
 
 // printFailure prints one failed attempt: its tries of steps that were retried, its message and the end of its output.
 func printFailure(l term.Lines, f dlq.Failure) {
-	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), howItRan(f),
-		f.ErrorType)
+	ran := "not run"
+	if f.AgentID != "" {
+		ran = fmt.Sprintf("%s, step %s", f.DurationMS, cmp.Or(term.Visible(f.Step), "-"))
+	}
+	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), ran, f.ErrorType)
 	for i, r := range f.Retries {
 		l.Printf("  try %d: %s; retried after %s", i+1, term.Visible(r.Error), r.DelayMS)
 	}
@@ -285,14 +270,6 @@ func printKept(l term.Lines, job jobs.Job, e dlq.Entry, f dlq.Failure) {
 	}
 }
 
-// howItRan describes how long and in which step an attempt ran. An attempt without an agent was not run.
-func howItRan(f dlq.Failure) string {
-	if f.AgentID == "" {
-		return "not run"
-	}
-	return fmt.Sprintf("%s, step %s", f.DurationMS, cmp.Or(term.Visible(f.Step), "-"))
-}
-
 // printTail prints the end of an output under its name, or nothing if there was none.
 func printTail(l term.Lines, name, text string) {
 	lines := term.LastLines(text, 1000)
@@ -305,29 +282,31 @@ func printTail(l term.Lines, name, text string) {
 	}
 }
 
+// dlqExportOptions are the flags of dlq export.
+type dlqExportOptions struct{ format term.Format }
+
 // newDLQExportCommand returns the command that writes all dead letters to a file. The extension of the file decides
 // the format unless --format does. It is hidden, since list prints the same.
 func newDLQExportCommand(con *console) *cobra.Command {
-	var f term.Format
-	cmd := onJobAnd("file", &cobra.Command{
+	var o dlqExportOptions
+	cmd := onJobAnd(con, "file", &cobra.Command{
 		Use:    "export [job] <file>",
 		Short:  "Export dead letters to a file",
 		Hidden: true,
-	}, func(_ context.Context, job jobs.Job, file string) error {
-		return runDLQExport(con, job, file, cmp.Or(f, formatOf(file, term.JSON)))
-	})
-	addChoice(cmd, &f, "format", "file format (default: from the extension, else json)", term.JSON,
+	}, o.run)
+	addChoice(cmd, &o.format, "format", "file format (default: from the extension, else json)", term.JSON,
 		term.JSONL, term.CSV)
 	return cmd
 }
 
-// runDLQExport writes dead letters with their data masked, without labels: a file for programs has the data.
-func runDLQExport(con *console, job jobs.Job, file string, f term.Format) error {
+// run writes dead letters with their data masked, without labels: a file for programs has the data.
+func (o *dlqExportOptions) run(_ context.Context, con *console, job jobs.Job, file string) error {
 	updateLetters(con, job)
 	n := 0
-	err := writeOut(con, file, func(w io.Writer) error {
-		rows := term.Rows[dlq.Entry]{Format: f, Columns: letterColumns(itemLabels{})}
-		var err error
+	err := writeOut(con, file, func(w io.Writer) (err error) {
+		rows := term.Rows[dlq.Entry]{
+			Format: cmp.Or(o.format, formatOf(file, term.JSON)), Columns: letterColumns(itemLabels{}),
+		}
 		n, err = rows.Print(w, con.secrets.letters(job))
 		return err
 	})
@@ -348,47 +327,36 @@ type dlqEvictOptions struct {
 // newDLQClearCommand returns the command that deletes dead letters of a job, which must be named: latest is too easily
 // another one than was meant.
 func newDLQClearCommand(con *console) *cobra.Command {
-	return newDLQEvictCommand(con, &cobra.Command{
-		Use:   "clear <job>",
-		Short: "Delete the dead letters of a job",
-		PreRunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && !cmd.Flags().Changed("job-id") {
-				return usagef("<job> is required")
-			}
-			return nil
-		},
-	})
+	cmd := newDLQEvictCommand(con, "clear <job>", "Delete the dead letters of a job")
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && !cmd.Flags().Changed("job-id") {
+			return usagef("<job> is required")
+		}
+		return nil
+	}
+	return cmd
 }
 
 // newDLQPurgeCommand returns clear by its former name for --older-than, without which it deletes nothing.
 func newDLQPurgeCommand(con *console) *cobra.Command {
-	return newDLQEvictCommand(con, &cobra.Command{
-		Use:    "purge [job]",
-		Short:  "Delete old dead letters",
-		Hidden: true,
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("older-than") {
-				return usagef("--older-than is required, for example 30d")
-			}
-			return nil
-		},
-	})
+	cmd := newDLQEvictCommand(con, "purge [job]", "Delete old dead letters")
+	cmd.Hidden = true
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if !cmd.Flags().Changed("older-than") {
+			return usagef("--older-than is required, for example 30d")
+		}
+		return nil
+	}
+	return cmd
 }
 
-// newDLQEvictCommand completes a command that deletes dead letters.
-func newDLQEvictCommand(con *console, cmd *cobra.Command) *cobra.Command {
+// newDLQEvictCommand returns a command that deletes dead letters.
+func newDLQEvictCommand(con *console, use, short string) *cobra.Command {
 	var o dlqEvictOptions
-	onJob(cmd, func(_ context.Context, job jobs.Job) error {
-		reason := "cleared"
-		if cmd.Flags().Changed("older-than") {
-			reason = "older than " + duration.Format(o.older)
-		}
-		return runDLQEvict(con, job, o, reason, terminalAsker(con, o.yes))
-	})
+	cmd := onJob(con, &cobra.Command{Use: use, Short: short}, o.run)
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt")
-	cmd.Flags().Var(durationFlag(&o.older), "older-than",
-		"only dead letters older than this, such as 30d")
+	cmd.Flags().Var(durationFlag(&o.older), "older-than", "only dead letters older than this, such as 30d")
 	return cmd
 }
 
@@ -399,23 +367,34 @@ type evicted struct {
 	Left    int    `json:"left"`
 }
 
-// runDLQEvict deletes dead letters. It holds the lock of the job from the choice to the record of it, so that what was
-// confirmed is what is deleted. If the answer is no it exits with 1.
-func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, ask asker) (err error) {
-	if ask == nil {
-		return refusef("no terminal for confirmation; use --yes")
+// run deletes dead letters. It holds the lock of the job from the choice to the record of it, so that what was confirmed
+// is what is deleted. If the answer is no it exits with 1.
+func (o *dlqEvictOptions) run(_ context.Context, con *console, job jobs.Job) (err error) {
+	if err := canAsk(o.yes); err != nil {
+		return err
 	}
 	e := evicted{JobID: job.ID}
 	c := idleConfig()
 	con.hideSecretsOf(job)
 	c.Settings = con.secrets.Settings
-	e.Removed, err = mapreduce.Evict(c, job, reason, func(q *dlq.Queue) ([]string, error) {
-		ids, err := o.choose(q, time.Now())
-		e.Left = q.Len() - len(ids)
-		if err != nil || len(ids) == 0 {
-			return nil, err
+	reason := "cleared"
+	if o.older > 0 {
+		reason = "older than " + duration.Format(o.older)
+	}
+	e.Removed, err = mapreduce.Evict(c, job, reason, func(q *dlq.Queue) (ids []string, err error) {
+		for letter, err := range q.Each() {
+			if err != nil {
+				return nil, err
+			}
+			if time.Since(letter.LastAttempt) >= o.older {
+				ids = append(ids, letter.ItemID)
+			}
 		}
-		return ids, ask.agreed(con, fmt.Sprintf("Delete %s of job %s permanently?",
+		e.Left = q.Len() - len(ids)
+		if len(ids) == 0 {
+			return nil, nil
+		}
+		return ids, con.confirm(o.yes, fmt.Sprintf("Delete %s of job %s permanently?",
 			check.Counted(len(ids), "dead letter"), job.ID))
 	})
 	if err != nil {
@@ -424,8 +403,7 @@ func runDLQEvict(con *console, job jobs.Job, o dlqEvictOptions, reason string, a
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, e)
 	}
-	con.say().Printf("deleted %s of job %s, %d left", check.Counted(e.Removed, "dead letter"), job.ID,
-		e.Left)
+	con.say().Printf("deleted %s of job %s, %d left", check.Counted(e.Removed, "dead letter"), job.ID, e.Left)
 	return nil
 }
 
@@ -435,18 +413,4 @@ func idleConfig() mapreduce.Config {
 		MaxRetries: defaultMaxRetries, Version: versionText(),
 		LogConfig: job.LogConfig{Durability: events.Batch},
 	}
-}
-
-// choose returns the ids of the dead letters to delete.
-func (o dlqEvictOptions) choose(q *dlq.Queue, now time.Time) ([]string, error) {
-	var ids []string
-	for e, err := range q.Each() {
-		if err != nil {
-			return nil, err
-		}
-		if now.Sub(e.LastAttempt) >= o.older {
-			ids = append(ids, e.ItemID)
-		}
-	}
-	return ids, nil
 }

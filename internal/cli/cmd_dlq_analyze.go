@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -27,10 +28,10 @@ type dlqAnalyzeOptions struct {
 // newDLQAnalyzeCommand returns the command that groups dead letters by signature, by type and by hour.
 func newDLQAnalyzeCommand(con *console) *cobra.Command {
 	var o dlqAnalyzeOptions
-	cmd := onJob(&cobra.Command{
+	cmd := onJob(con, &cobra.Command{
 		Use:   "analyze [job]",
 		Short: "Group dead letters by cause",
-	}, func(_ context.Context, job jobs.Job) error { return runDLQAnalyze(con, job, o) })
+	}, o.run)
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().StringVar(&o.export, "export", "", "write all groups to this file as JSON (- for stdout)")
 	cmd.Flags().BoolVar(&o.counts, "counts", false, "only count dead letters")
@@ -41,11 +42,11 @@ func newDLQAnalyzeCommand(con *console) *cobra.Command {
 // newDLQStatsCommand returns analyze --counts by its former name.
 func newDLQStatsCommand(con *console) *cobra.Command {
 	o := dlqAnalyzeOptions{counts: true}
-	cmd := onJob(&cobra.Command{
+	cmd := onJob(con, &cobra.Command{
 		Use:    "stats [job]",
 		Short:  "Show dead letter counts",
 		Hidden: true,
-	}, func(_ context.Context, job jobs.Job) error { return runDLQAnalyze(con, job, o) })
+	}, o.run)
 	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
@@ -71,9 +72,9 @@ type letterCounts struct {
 	dlq.Counts
 }
 
-// runDLQAnalyze reads all dead letters of a job once and prints their groups, or writes these to the file of --export and
+// run reads all dead letters of a job once and prints their groups, or writes these to the file of --export and
 // prints nothing else. A job without dead letters has counts of zero.
-func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
+func (o *dlqAnalyzeOptions) run(_ context.Context, con *console, job jobs.Job) error {
 	updateLetters(con, job)
 	var groups dlq.Analysis
 	for e, err := range dlq.Each(job.DLQFile()) {
@@ -96,17 +97,14 @@ func runDLQAnalyze(con *console, job jobs.Job, o dlqAnalyzeOptions) error {
 	for _, g := range groups.ByType() {
 		a.ByType = append(a.ByType, typeGroup{g, suggestions[retry.Type(g.Type)]})
 	}
-	switch {
-	case o.export != "":
-		err := writeOut(con, o.export, func(w io.Writer) error { return term.PrintJSON(w, a) })
-		if err == nil && o.export != "-" {
-			con.say().Printf("wrote the groups of job %s to %s", job.ID, o.export)
-		}
-		return err
-	case o.format == term.JSON:
-		return term.PrintJSON(con.out, a)
+	if o.export == "" && o.format != term.JSON {
+		return a.print(con)
 	}
-	return a.print(con)
+	err := writeOut(con, cmp.Or(o.export, "-"), func(w io.Writer) error { return term.PrintJSON(w, a) })
+	if err == nil && o.export != "" && o.export != "-" {
+		con.say().Printf("wrote the groups of job %s to %s", job.ID, o.export)
+	}
+	return err
 }
 
 // print prints the counts in two columns.

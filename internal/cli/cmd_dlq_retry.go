@@ -57,25 +57,18 @@ failed again or is not eligible, or if reduce is older than the results; 75 if i
 dead letters do not count; the last line of the summary shows how many there are.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeLetter,
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range []string{"where", "filter"} {
-				if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
-					// of a variable that is not set
-					return usagef("--%s must not be empty; omit it to retry all dead letters", name)
-				}
-			}
-			return o.fleet.find(cmd)
-		},
+		PreRunE:           func(cmd *cobra.Command, _ []string) error { return o.fleet.find(cmd) },
 	}
-	onItems(cmd, func(ctx context.Context, job jobs.Job, items []string) error {
+	onItems(con, cmd, func(ctx context.Context, con *console, job jobs.Job, items []string) error {
 		o.items = append(o.items, items...)
 		return runDLQRetry(ctx, con, job, o)
 	})
 	o.add(cmd)
 	f := cmd.Flags()
 	formerly(cmd, map[string]string{"parallel": "max-parallel"})
-	f.StringVar(&o.filter, "filter", "", "only items matching this expression")
-	f.StringVar(&o.where, "where", "",
+	const empty = "must not be empty; omit it to retry all dead letters" // as of a variable that is not set
+	f.Var(namedFlag(&o.filter, empty), "filter", "only items matching this expression")
+	f.Var(namedFlag(&o.where, empty), "where",
 		"only dead letters matching this expression; fields: "+strings.Join(dlq.Names(), ", "))
 	f.Var(positive(&o.cluster), "cluster", "only dead letters of this group (its number in dlq analyze)")
 	f.Var(rateFlag(&o.rate), "rate",
@@ -83,7 +76,7 @@ dead letters do not count; the last line of the summary shows how many there are
 	f.Var(positive(&o.canary), "canary", "retry this many items first, and the rest only if they all succeed")
 	addErrorType(cmd, &o.typ)
 	f.Var(repeated(&o.items), "item", "only this item (repeatable)")
-	_ = cmd.RegisterFlagCompletionFunc("item", completeLetters)
+	_ = cmd.RegisterFlagCompletionFunc("item", completeLetter)
 	f.Var(positive(&o.maxRetries), "max-retries", "maximum number of retries of a dead letter")
 	f.BoolVar(&o.force, "force", false, "also retry non-eligible dead letters")
 	f.BoolVar(&o.dryRun, "dry-run", false, "list what would be retried, without running it")
@@ -184,19 +177,16 @@ func (o dlqRetryOptions) announce(con *console, job jobs.Job, c *dlq.Choice) err
 	}
 	kept := len(c.Named) - len(c.Chosen)
 	if o.format == term.JSON {
-		return term.PrintJSON(con.out, map[string]any{
-			"would_run":    append([]string{}, c.Chosen...),
-			"not_eligible": kept,
-		})
+		return term.PrintJSON(con.out, map[string]any{"would_run": append([]string{}, c.Chosen...), "not_eligible": kept})
 	}
 	if o.canary > 0 && o.canary < len(c.Chosen) {
 		_, _ = fmt.Fprintf(out, "the first %d, and the rest only if they succeed\n", o.canary)
 	}
-	_, _ = fmt.Fprintf(out, "would retry %d, not eligible: %d", len(c.Chosen), kept)
+	why := ""
 	if kept > 0 {
-		_, _ = fmt.Fprintf(out, ": %s", c.Kept)
+		why = fmt.Sprintf(": %s", c.Kept)
 	}
-	_, _ = fmt.Fprintln(out)
+	_, _ = fmt.Fprintf(out, "would retry %d, not eligible: %d%s\n", len(c.Chosen), kept, why)
 	return out.Flush()
 }
 
@@ -258,15 +248,15 @@ func nothingRetried(con *console, e finishedRun, c *dlq.Choice) {
 	default:
 		con.say().Print("No dead letters to retry.")
 	}
-	if e.ReduceHeld {
-		con.say().Print(reduceHeldText)
-	}
-	if e.ReduceStale {
+	switch {
+	case e.ReduceStale:
 		con.say().Print(reduceStaleText)
+	case e.ReduceHeld:
+		con.say().Print(reduceHeldText)
+	default:
+		return
 	}
-	if e.ReduceHeld || e.ReduceStale {
-		printNext(con.say(), runReduce(e.Job))
-	}
+	printNext(con.say(), runReduce(e.Job))
 }
 
 // retryCode returns the exit code. It depends on the dead letters and on reduce only, not on items of the job that were

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"prodigy/internal/check"
 	"prodigy/internal/events"
@@ -28,10 +27,14 @@ import (
 // newEventsCommand returns the group of commands about the event log. They read it only, except clean.
 func newEventsCommand(con *console) *cobra.Command {
 	group := newGroup("events", "Read the event log of a job")
-	group.AddCommand(
-		newEventsListCommand(con), newEventsFollowCommand(con), newEventsStatsCommand(con), newCleanCommand(con),
-		newEventsSearchCommand(con), newEventsExportCommand(con),
-	)
+	list := newEventsReader(con, "ls [job] [item]", "Print the events of a job, oldest first", (*eventsOptions).list)
+	list.Aliases = []string{"list"}
+	follow := newEventsReader(con, "follow [job] [item]", "Follow the events of a job", (*eventsOptions).follow)
+	follow.Long = `Print the events so far, then follow new ones until the job ends or its process dies.
+
+--json prints one object per line, like --output jsonl.`
+	stats := newEventsReader(con, "stats [job] [item]", "Count events, and measure durations", (*eventsOptions).stats)
+	group.AddCommand(list, follow, stats, newCleanCommand(con), newEventsSearchCommand(con), newEventsExportCommand(con))
 	return group
 }
 
@@ -78,9 +81,14 @@ func (o *eventsOptions) complete(job jobs.Job, itemID string) (err error) {
 		}
 	}
 	if o.search != "" {
-		if o.query.Matches, err = searchFor(o.search, o.regex); err != nil {
-			return err
+		o.query.Matches = events.ContainingText(o.search)
+	}
+	if o.regex {
+		expr, err := regexp.Compile(o.search)
+		if err != nil {
+			return usagef("%w", err)
 		}
+		o.query.Matches = events.Containing(expr)
 	}
 	if o.since > 0 {
 		o.query.Since = time.Now().Add(-o.since)
@@ -91,33 +99,25 @@ func (o *eventsOptions) complete(job jobs.Job, itemID string) (err error) {
 	return nil
 }
 
-// newEventsReader returns a command that calls run with a job and the query for its events.
-func newEventsReader(use, short string, run func(context.Context, jobs.Job, eventsOptions) error) *cobra.Command {
+// newEventsReader returns a command that calls run once the options select the events of a job or an item.
+func newEventsReader(con *console, use, short string,
+	run func(o *eventsOptions, ctx context.Context, con *console, job jobs.Job) error,
+) *cobra.Command {
 	var o eventsOptions
-	cmd := onJobOrItem(&cobra.Command{Use: use, Short: short},
-		func(ctx context.Context, job jobs.Job, itemID string) error {
+	cmd := onJobOrItem(con, &cobra.Command{Use: use, Short: short},
+		func(ctx context.Context, con *console, job jobs.Job, itemID string) error {
 			if err := o.complete(job, itemID); err != nil {
 				return err
 			}
-			return run(ctx, job, o)
+			return run(&o, ctx, con, job)
 		})
 	o.add(cmd)
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	return cmd
 }
 
-// newEventsListCommand returns the command that prints the events so far.
-func newEventsListCommand(con *console) *cobra.Command {
-	cmd := newEventsReader("ls [job] [item]", "Print the events of a job, oldest first",
-		func(_ context.Context, job jobs.Job, o eventsOptions) error {
-			return runEventsList(con, job, o)
-		})
-	cmd.Aliases = []string{"list"}
-	return cmd
-}
-
-// runEventsList prints events as they are read. A last line that is torn, as by a crash, is a warning.
-func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
+// list prints events as they are read. A last line that is torn, as by a crash, is a warning.
+func (o *eventsOptions) list(_ context.Context, con *console, job jobs.Job) error {
 	out := bufio.NewWriter(con.outFor(o.format))
 	seen := false
 	lines := func(yield func([]byte, error) bool) {
@@ -141,22 +141,9 @@ func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
 
-// newEventsFollowCommand returns the command that prints events as they come. It ends with the job, and says so if the
-// process of the job died.
-func newEventsFollowCommand(con *console) *cobra.Command {
-	cmd := newEventsReader("follow [job] [item]", "Follow the events of a job",
-		func(ctx context.Context, job jobs.Job, o eventsOptions) error {
-			return runFollow(ctx, con, job, o)
-		})
-	cmd.Long = `Print the events so far, then follow new ones until the job ends or its process dies.
-
---json prints one object per line, like --output jsonl.`
-	return cmd
-}
-
-// runFollow prints events as they come. When a signal stops it, it exits with the code of the signal, without a
-// message.
-func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions) error {
+// follow prints events as they come, and ends with the job. It says so if the process of the job died. When a signal
+// stops it, it exits with the code of the signal, without a message.
+func (o *eventsOptions) follow(ctx context.Context, con *console, job jobs.Job) error {
 	if o.format == term.JSON {
 		o.format = term.JSONL
 	}
@@ -260,12 +247,12 @@ var eventColumns = []term.Column[view.EventLine]{
 // --search.
 func newEventsSearchCommand(con *console) *cobra.Command {
 	var o eventsOptions
-	cmd := onJobAnd("text", &cobra.Command{
+	cmd := onJobAnd(con, "text", &cobra.Command{
 		Use:               "search [job] <text>",
 		Short:             "Search the events of a job",
 		Hidden:            true,
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}, func(_ context.Context, job jobs.Job, text string) error {
+	}, func(ctx context.Context, con *console, job jobs.Job, text string) error {
 		if text == "" {
 			return usagef("search text must not be empty")
 		}
@@ -273,36 +260,31 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 		if err := o.complete(job, ""); err != nil {
 			return err
 		}
-		return runEventsList(con, job, o)
+		return o.list(ctx, con, job)
 	})
 	o.add(cmd)
 	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
 	return cmd
 }
 
-// searchFor returns a function that reports whether a line matches.
-func searchFor(text string, isRegex bool) (func(line []byte) bool, error) {
-	if !isRegex {
-		return events.ContainingText(text), nil
-	}
-	expr, err := regexp.Compile(text)
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	return events.Containing(expr), nil
-}
-
 // newEventsExportCommand returns the command that writes events to a file or to stdout. A single argument is a file if
 // it is no job. It is hidden, since ls prints the same.
 func newEventsExportCommand(con *console) *cobra.Command {
 	var o eventsOptions
-	var file string
+	var output string
+	formats := []term.Format{term.JSONL, term.JSON, term.CSV}
 	cmd := &cobra.Command{
 		Use:    "export [job] [file]",
 		Short:  "Export events to a file",
 		Hidden: true,
 		Args:   atMost(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			file := ""
+			if f := term.Format(output); slices.Contains(formats, f) {
+				o.format = f
+			} else {
+				file = output
+			}
 			last := len(args) - 1
 			if last == 1 || last == 0 && !isJob(args[0], jobByFlags(cmd)) {
 				if file != "" {
@@ -311,53 +293,24 @@ func newEventsExportCommand(con *console) *cobra.Command {
 				file, args = args[last], args[:last]
 			}
 			job, err := findJobNamed(cmd, args)
+			if err == nil {
+				err = o.complete(job, "")
+			}
 			if err != nil {
 				return err
 			}
-			if err := o.complete(job, ""); err != nil {
-				return err
-			}
-			o.format = cmp.Or(o.format, formatOf(file, term.JSONL))
-			return unlessClosed(runEventsExport(con, job, cmp.Or(file, "-"), o))
+			p := eventPrinter{format: cmp.Or(o.format, formatOf(file, term.JSONL))}
+			return unlessClosed(writeOut(con, cmp.Or(file, "-"), func(w io.Writer) error {
+				return p.print(w, con.err, events.ReadLines(job.EventsDir(), o.query))
+			}))
 		},
 	}
 	addJobID(cmd)
 	o.add(cmd)
-	formats := []term.Format{term.JSONL, term.JSON, term.CSV}
 	addChoice(cmd, &o.format, "format", "file format (default: from the extension, else jsonl)", formats...)
-	cmd.Flags().Var(formatOrFile(&o.format, formats, &file), "output", "format or output file")
+	cmd.Flags().StringVar(&output, "output", "", "format or output `file`")
 	addJSON(cmd, &o.format)
 	return cmd
-}
-
-// formatOrFile is a flag that takes a format, as with the other commands, or a file to write to.
-func formatOrFile(f *term.Format, formats []term.Format, file *string) pflag.Value {
-	parse := func(text string) (string, error) {
-		switch {
-		case slices.Contains(formats, term.Format(text)):
-			*f = term.Format(text)
-			return *file, nil
-		case text == "" || text == string(term.Human):
-			return "", fmt.Errorf("must be one of %s, %s, %s, or a file", formats[0], formats[1], formats[2])
-		}
-		return text, nil
-	}
-	return value[string]{file, "word", parse, func(string) string { return "" }}
-}
-
-// runEventsExport writes the events to a file, replacing it only once the new one is complete.
-func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) error {
-	return writeOut(con, path, func(w io.Writer) error {
-		return eventPrinter{format: o.format}.print(w, con.err, events.ReadLines(job.EventsDir(), o.query))
-	})
-}
-
-// newEventsStatsCommand returns the command that counts the selected events.
-func newEventsStatsCommand(con *console) *cobra.Command {
-	const short = "Count events, and measure durations"
-	return newEventsReader("stats [job] [item]", short, func(_ context.Context, job jobs.Job, o eventsOptions) error {
-		return runEventsStats(con, job, o)
-	})
 }
 
 // jobStats is what events stats prints as JSON.
@@ -366,8 +319,8 @@ type jobStats struct {
 	events.Stats
 }
 
-// runEventsStats reads the events once and prints their counts, durations and costs.
-func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
+// stats reads the events once and prints their counts, durations and costs.
+func (o *eventsOptions) stats(_ context.Context, con *console, job jobs.Job) error {
 	var counted events.Stats
 	for line, err := range untorn(events.ReadLines(job.EventsDir(), o.query), con.err) {
 		if err == nil {

@@ -234,7 +234,7 @@ type jobHeld struct {
 }
 
 // runFleetList prints the workers of a broker, by name. Those that do not answer are listed while a job waits for word
-// of them. It also tells of jobs that can be swept.
+// of them.
 func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) error {
 	nodes, err := con.backend.Nodes(ctx, o.broker.found)
 	if err != nil {
@@ -263,11 +263,8 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		return term.PrintJSON(con.out, shown)
 	}
 	if len(shown) == 0 {
-		if _, err := fmt.Fprintf(con.err, "no workers found at %s; start one with: prodigy worker %s\n",
-			fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags()); err != nil {
-			return err
-		}
-		return printOrphans(ctx, con, o)
+		con.say().Printf("no workers found at %s; start one with: prodigy worker %s",
+			fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags())
 	}
 	_, err = printRows(con, term.Human, []term.Column[nodeShown]{
 		{Head: "WORKER", Cell: nodeShown.title},
@@ -290,10 +287,7 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		{Head: "VERSION", Cell: func(n nodeShown) string { return cmp.Or(n.Version, "-") }},
 		{Head: "JOBS", Cell: nodeShown.work},
 	}, term.Each(shown))
-	if err != nil {
-		return err
-	}
-	return printOrphans(ctx, con, o)
+	return err
 }
 
 // title returns the name of a worker, and what is unusual about it.
@@ -324,29 +318,6 @@ func (n nodeShown) work() string {
 		held = append(held, "accepts nothing: "+n.Short)
 	}
 	return cmp.Or(strings.Join(held, "; "), "-")
-}
-
-// printOrphans prints the jobs that can be resumed and that no coordinator has now. Only a coordinator may do something
-// about them.
-func printOrphans(ctx context.Context, con *console, o fleetCommandOptions) error {
-	if o.broker.found.May(fleet.CoordinatorRole) != nil {
-		return nil
-	}
-	found, err := sweep(ctx, con, o, fleet.SweepOptions{Look: true})
-	if err != nil {
-		return err
-	}
-	for _, r := range found {
-		if r.Ended || r.JobID == "" {
-			continue
-		}
-		id, flags := term.Visible(r.JobID), o.broker.shown()
-		if _, err := fmt.Fprintf(con.err, "job %s is not running%s; to resume it there: prodigy resume %s%s; "+
-			"to give it up: prodigy fleet sweep %s%s\n", id, term.Visible(lastRunner(r)), id, flags, id, flags); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // lastRunner returns which process ran a job last, and how long ago, or "" if that is not known.

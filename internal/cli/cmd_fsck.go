@@ -21,7 +21,7 @@ type fsckOptions struct {
 // is damaged.
 func newFsckCommand(con *console) *cobra.Command {
 	var o fsckOptions
-	cmd := onJob(&cobra.Command{
+	cmd := onJob(con, &cobra.Command{
 		Use:   "fsck [job]",
 		Short: "Check a job's files for corruption",
 		Long: `Check a job's files for corruption: event log, items, results, dead letters, workflow and stored
@@ -31,7 +31,7 @@ With --salvage, copies intact records, items, results and dead letters to a dire
 
 The exit code is 0 if all files are intact, and 1 otherwise.`,
 		Example: "  prodigy fsck\n  prodigy fsck latest --salvage rescued",
-	}, func(_ context.Context, job jobs.Job) error { return runFsck(con, job, o) })
+	}, o.run)
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().StringVar(&o.salvage, "salvage", "",
 		"copy intact data to this new or empty `directory`")
@@ -39,8 +39,8 @@ The exit code is 0 if all files are intact, and 1 otherwise.`,
 	return cmd
 }
 
-// runFsck examines a job, and with --salvage copies what is intact on the way.
-func runFsck(con *console, place jobs.Job, o fsckOptions) (err error) {
+// run examines a job, and with --salvage copies what is intact on the way.
+func (o *fsckOptions) run(_ context.Context, con *console, place jobs.Job) (err error) {
 	var report job.Examination
 	if o.salvage != "" {
 		report, err = job.Salvage(place, o.salvage)

@@ -63,7 +63,7 @@ type jobStatus struct {
 	DurationMS  events.Millis       `json:"duration_ms"`
 	Metrics     errorpolicy.Metrics `json:"metrics"`
 	// Spent is what AI agents used. It is absent if there were none.
-	Spent *limit.Total `json:"spent,omitempty"`
+	Spent limit.Total `json:"spent,omitzero"`
 	// Quota lists the plans that agents wait for.
 	Quota []quotaShown `json:"quota,omitempty"`
 	// Hold says who paused a running job, and when.
@@ -85,32 +85,27 @@ type quotaShown struct {
 	ResetAt *time.Time `json:"reset_at,omitempty"`
 }
 
-// quotasShown returns the plans that agents wait for, as JSON has them at this time.
-func quotasShown(paused []events.QuotaPaused, now time.Time) []quotaShown {
-	var shown []quotaShown
-	for _, e := range paused {
-		q := quotaShown{
-			Pool: e.Pool, Model: e.Model, Kind: e.Kind, Scope: e.Scope, State: "paused", Until: e.Until,
-			ResetAt: e.ResetAt,
-		}
-		if !e.Until.After(now) {
-			q.State = "probing"
-		}
-		shown = append(shown, q)
-	}
-	return shown
-}
-
 // statusOf returns what is printed of a job, by its summary.
 func statusOf(s job.Summary) jobStatus {
 	meta, _ := s.Job.ReadMeta() // the summary was made from it
-	return jobStatus{
+	j := jobStatus{
 		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State,
 		StateText: s.StateShown(), Ending: s.Ending,
 		ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
-		Spent: orNil(s.Spent), Quota: quotasShown(s.Paused, time.Now()), Hold: s.Hold, summary: s,
+		Spent: s.Spent, Hold: s.Hold, summary: s,
 	}
+	for _, e := range s.Paused {
+		q := quotaShown{
+			Pool: e.Pool, Model: e.Model, Kind: e.Kind, Scope: e.Scope, State: "paused", Until: e.Until,
+			ResetAt: e.ResetAt,
+		}
+		if !e.Until.After(time.Now()) {
+			q.State = "probing"
+		}
+		j.Quota = append(j.Quota, q)
+	}
+	return j
 }
 
 // runJobs lists the newest jobs. A job whose log cannot be read is left out with a warning.
@@ -164,7 +159,7 @@ func jobColumns(k term.Look, list []jobStatus, dirs bool, now time.Time) []term.
 		{Head: "FAILED", Cell: func(s jobStatus) string { return s.count(s.Metrics.Failed) }},
 		{Head: "ITEMS", Cell: func(s jobStatus) string { return s.count(s.Metrics.TotalItems) }, Drop: 3},
 	}
-	if slices.ContainsFunc(list, func(s jobStatus) bool { return s.Spent != nil }) {
+	if slices.ContainsFunc(list, func(s jobStatus) bool { return s.Spent.Agents > 0 }) {
 		columns = append(columns, term.Column[jobStatus]{Head: "COST", Cell: jobStatus.cost})
 	}
 	name := func(s jobStatus) string { return cmp.Or(s.Workflow, "-") }
@@ -194,7 +189,7 @@ func (s jobStatus) stateInList(k term.Look, now time.Time) string {
 // cost returns what its AI agents have cost, with a + where it may be more.
 func (s jobStatus) cost() string {
 	switch {
-	case s.Spent == nil:
+	case s.Spent.Agents == 0:
 		return "-"
 	case s.Spent.Known() && s.Spent.Doubt() != "":
 		return s.Spent.Cost.String() + "+"

@@ -1,18 +1,15 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
@@ -63,12 +60,12 @@ The workflow key outputs sets how much is kept.`,
 			return nil
 		},
 	}
-	onJobOrItem(cmd, func(ctx context.Context, job jobs.Job, itemID string) error {
+	onJobOrItem(con, cmd, func(ctx context.Context, con *console, job jobs.Job, itemID string) error {
 		o.query.ItemID = itemID
 		if !cmd.Flags().Changed("prefix") {
 			o.prefix = itemID == ""
 		}
-		return runLogs(ctx, con, job, o)
+		return o.run(ctx, con, job)
 	})
 	addFormat(cmd, &o.format, term.JSON, term.JSONL)
 	f := cmd.Flags()
@@ -84,23 +81,22 @@ The workflow key outputs sets how much is kept.`,
 	return cmd
 }
 
-// runLogs prints the output so far, or follows it until the job ends. For people the output of AI CLIs becomes a
+// run prints the output so far, or follows it until the job ends. For people the output of AI CLIs becomes a
 // conversation.
-func runLogs(ctx context.Context, con *console, job jobs.Job, o logsOptions) error {
+func (o logsOptions) run(ctx context.Context, con *console, job jobs.Job) error {
 	if o.format == term.Human && !o.raw {
 		o.query.Render = conversations(job)
 	}
-	if o.follow {
-		err := untilSignal(ctx, func(ctx context.Context) error {
-			return o.print(con, job, outputs.Follow(ctx, job.OutputsDir(), o.query, job.Running))
-		})
-		if err != nil {
-			return err
-		}
-		tellDeath(con, job)
-		return nil
+	if !o.follow {
+		return o.print(con, job, view.PrintedOf(job, o.query))
 	}
-	return o.print(con, job, view.PrintedOf(job, o.query))
+	err := untilSignal(ctx, func(ctx context.Context) error {
+		return o.print(con, job, outputs.Follow(ctx, job.OutputsDir(), o.query, job.Running))
+	})
+	if err == nil {
+		tellDeath(con, job)
+	}
+	return err
 }
 
 // print prints entries, and says what is missing.
@@ -114,11 +110,13 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 				continue
 			}
 			if e.Limit != "" {
-				con.say().Print(limitNote(e.Limit))
+				con.say().Print(limitNotes[e.Limit])
 				continue
 			}
 			if o.stderr {
-				e.Printed = onlyStderr(e.Printed)
+				e.Printed = slices.DeleteFunc(slices.Clone(e.Printed), func(p outputs.Part) bool {
+					return p.Stream != outputs.Stderr
+				})
 			}
 			seen = seen || !o.stderr || len(e.Printed) > 0
 			if !yield(e, err) {
@@ -130,12 +128,12 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 		return unlessClosed(err)
 	}
 	if !seen {
-		if err := o.mistaken(job); err != nil {
+		if err := o.checkStep(job); err != nil {
 			return err
 		}
-	}
-	if !seen && o.format == term.Human {
-		con.say().Print(o.nothing(job))
+		if o.format == term.Human {
+			con.say().Printf("No matching output kept in job %s.", job.ID)
+		}
 	}
 	if damaged {
 		return status(exitFailed)
@@ -169,11 +167,8 @@ func (o logsOptions) printEntries(con *console, job jobs.Job, entries iter.Seq2[
 	return p.Print(entries)
 }
 
-// mistaken returns an error if the job does not have the attempt or the step that is asked for.
-func (o logsOptions) mistaken(job jobs.Job) error {
-	if o.query.Attempt > 0 && !o.hasAttempt(job) {
-		return refusef("job %s has no attempt %d of %s", job.ID, o.query.Attempt, cmp.Or(o.query.ItemID, "any item"))
-	}
+// checkStep returns an error if the job does not have the step that is asked for.
+func (o logsOptions) checkStep(job jobs.Job) error {
 	w := recordedOrNil(job)
 	if w == nil || o.query.Step == "" {
 		return nil
@@ -190,47 +185,11 @@ func (o logsOptions) mistaken(job jobs.Job) error {
 	return nil
 }
 
-// hasAttempt reports whether the log has the start of the attempt that is asked for, or cannot be read.
-func (o logsOptions) hasAttempt(job jobs.Job) bool {
-	for r, err := range events.Read(job.EventsDir()) {
-		e, started := r.Event.(events.AgentStarted)
-		if err != nil || started && e.Attempt == o.query.Attempt && (o.query.ItemID == "" || e.ItemID == o.query.ItemID) {
-			return true // who reads the log reports an error
-		}
-	}
-	return false
-}
-
 // lastName returns the name of a step without those of the steps that it is in.
 func lastName(label string) string { return label[strings.LastIndex(label, "/")+1:] }
 
-// nothing says why nothing was printed.
-func (o logsOptions) nothing(job jobs.Job) string {
-	if outputs.Any(job.OutputsDir()) {
-		return fmt.Sprintf("No matching output kept in job %s.", job.ID)
-	}
-	if w := recordedOrNil(job); w != nil && w.Outputs.Keep == outputs.None {
-		return fmt.Sprintf("Job %s keeps no output, as set by outputs in its workflow.", job.ID)
-	}
-	return fmt.Sprintf("Job %s has no output: its steps printed nothing, or it was run by a version that did "+
-		"not keep output.", job.ID)
-}
-
-// limitNote says what became of output after the budget of the job for it was used up.
-func limitNote(limit outputs.Keep) string {
-	if limit == outputs.Failed {
-		return "From here on only the output of failed commands is kept: 90% of outputs.per_job is used."
-	}
-	return "From here on no output is kept: outputs.per_job is used up."
-}
-
-// onlyStderr returns the parts of an entry that a command printed to stderr.
-func onlyStderr(parts []outputs.Part) []outputs.Part {
-	var kept []outputs.Part
-	for _, p := range parts {
-		if p.Stream == outputs.Stderr {
-			kept = append(kept, p)
-		}
-	}
-	return kept
+// limitNotes say what became of output after the budget of the job for it was used up.
+var limitNotes = map[outputs.Keep]string{
+	outputs.Failed: "From here on only the output of failed commands is kept: 90% of outputs.per_job is used.",
+	outputs.None:   "From here on no output is kept: outputs.per_job is used up.",
 }

@@ -14,7 +14,7 @@ import (
 
 // newOTelCommand returns the command that exports a job that has ended.
 func newOTelCommand(con *console) *cobra.Command {
-	cmd := onJob(&cobra.Command{
+	return onJob(con, &cobra.Command{
 		Use:   "otel [job]",
 		Short: "Export a finished job to OpenTelemetry",
 		Long: `Export a finished job to OpenTelemetry over OTLP: traces, log records and metrics. The job defaults
@@ -27,8 +27,7 @@ to run, resume, dlq retry or map, or set OTEL_EXPORTER_OTLP_ENDPOINT.
 
 The exit code is 0 if the collector accepted everything, and 1 otherwise.`,
 		Example: "  prodigy otel latest\n  prodigy otel mapreduce-20261120-1615",
-	}, func(ctx context.Context, job jobs.Job) error { return runOTel(ctx, con, job) })
-	return cmd
+	}, runOTel)
 }
 
 // runOTel exports a job, and fails if the collector refused any part of it.

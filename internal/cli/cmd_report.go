@@ -22,14 +22,14 @@ import (
 // newReportCommand returns the command that writes the report of a job.
 func newReportCommand(con *console) *cobra.Command {
 	var file string
-	cmd := onJob(&cobra.Command{
+	cmd := onJob(con, &cobra.Command{
 		Use:   "report [job]",
 		Short: "Write a self-contained HTML report of a job",
 		Long: `Write a self-contained HTML report of a job: how it ended, slots over time, throughput, failures,
 the slowest items, dead letters and the workflow. The report is a single file, and the page loads
 nothing else.`,
 		Example: "  prodigy report\n  prodigy report latest -o report.html",
-	}, func(_ context.Context, job jobs.Job) error {
+	}, func(_ context.Context, con *console, job jobs.Job) error {
 		if file == "" && con.safe { // nobody reads HTML on a terminal
 			file = job.ID + ".html"
 		}

@@ -32,7 +32,7 @@ type resultsOptions struct {
 // programs.
 func newResultsCommand(con *console) *cobra.Command {
 	o := resultsOptions{format: term.JSONL, status: anyStatus}
-	cmd := onJobOrItem(&cobra.Command{
+	cmd := onJobOrItem(con, &cobra.Command{
 		Use:   "results [job] [item]",
 		Short: "Print item results",
 		Long: `Print item results, one row per finished item, in item order. While the job runs, prints the items
@@ -47,7 +47,7 @@ joblog has the rows of GNU parallel's --joblog, in the order in which items fini
 each item as a test case; github prints failures as GitHub Actions annotations. Both report an
 unfinished job as an error.`,
 		Example: "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
-	}, func(_ context.Context, job jobs.Job, itemID string) error { return runResults(con, job, itemID, o) })
+	}, o.run)
 	addChoice(cmd, &o.status, "status", "filter by status", anyStatus, "success", "failed", "skipped")
 	addChoice(cmd, &o.format, "output", "output format", term.JSONL, term.JSON, term.CSV, term.TSV,
 		asJoblog, asJUnit, asGitHub)
@@ -79,8 +79,8 @@ func writeJoblog(place jobs.Job, path string) error {
 // anyStatus selects all rows.
 const anyStatus = "any"
 
-// runResults prints the rows of a job, or only that of an item.
-func runResults(con *console, place jobs.Job, itemID string, o resultsOptions) error {
+// run prints the rows of a job, or only that of an item.
+func (o *resultsOptions) run(_ context.Context, con *console, place jobs.Job, itemID string) error {
 	out := bufio.NewWriter(con.out)
 	lines := term.Those(resultsOf(place), func(line term.Line) bool { return o.wants(line, itemID) })
 	var err error

@@ -36,7 +36,7 @@ Exit codes are those of run; 0 if the job had already completed.`,
   prodigy resume mapreduce-20261120-1615 --max-parallel 2
   prodigy resume --workflow fixed.yml`,
 	}
-	onJob(cmd, func(ctx context.Context, job jobs.Job) error {
+	onJob(con, cmd, func(ctx context.Context, con *console, job jobs.Job) error {
 		if err := o.checkPrint(); err != nil {
 			return err
 		}

@@ -33,21 +33,21 @@ type statusOptions struct {
 // newStatusCommand returns the command that prints what is known of a job.
 func newStatusCommand(con *console) *cobra.Command {
 	var o statusOptions
-	cmd := onJob(&cobra.Command{
+	cmd := onJob(con, &cobra.Command{
 		Use:   "status [job]",
 		Short: "Show job status",
 		Long: "Show the status of a running or finished job (default: the latest). With --watch, show live " +
 			"progress until the job ends, and exit with its exit code.",
 		Example: "  prodigy status --json\n  prodigy status latest --watch",
-	}, func(ctx context.Context, job jobs.Job) error { return runStatus(ctx, con, job, o) })
+	}, o.run)
 	addFormat(cmd, &o.format, term.JSON)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show progress until the job ends")
 	return cmd
 }
 
-// runStatus prints the status of a job. With --watch it does so after the end of the job, and the exit code is that of
-// the run; else it is 0 however the job ended.
-func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOptions) error {
+// run prints the status of a job. With --watch it does so after the end of the job, and the exit code is that of the
+// run; else it is 0 however the job ended.
+func (o *statusOptions) run(ctx context.Context, con *console, place jobs.Job) error {
 	if o.watch {
 		if err := watchJob(ctx, con, place); err != nil {
 			return err
@@ -84,16 +84,15 @@ func runStatus(ctx context.Context, con *console, place jobs.Job, o statusOption
 	s.label = names.Label
 	s.print(con.lines(), seen, time.Now())
 	con.lines().Printf("log: %s", place.EventsDir())
+	b := seen.Budget()
 	switch {
 	case s.notSelected() && !lastOf(place).InputGone:
 		fix, next := mend(place)
 		con.say().Print(fix)
 		printNext(con.say(), next...)
+	case s.State == jobs.Failed && b != nil:
+		printNext(con.say(), resumeWithMore(place, *b))
 	case s.State != jobs.Running:
-		if b := seen.Budget(); b != nil && s.State == jobs.Failed {
-			printNext(con.say(), resumeWithMore(place, *b))
-			break
-		}
 		printNext(con.say(), nextCommands(place, s.State == jobs.Completed, s.ReduceStale, s.Metrics.Skipped)...)
 	}
 	return status(code)
@@ -161,9 +160,7 @@ type details struct {
 	recorded *workflow.Workflow
 	// waitsToMerge is how long the first of Merging has waited.
 	waitsToMerge time.Duration
-	// queue is the whole merge queue, of which Queue names the first.
-	queue []view.Queued
-	label func(index int) string
+	label        func(index int) string
 
 	// conflicts is Collided while the job runs, and then the number of conflicts that are left.
 	conflicts int
@@ -231,8 +228,8 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 	if j.Stragglers.Found > 0 {
 		d.Stragglers = &j.Stragglers
 	}
-	d.queue = j.Queue(recorded != nil && recorded.Workspace.Order == workflow.OrderItems)
-	for _, q := range d.queue[:min(len(d.queue), queueShown)] {
+	queue := j.Queue(recorded != nil && recorded.Workspace.Order == workflow.OrderItems)
+	for _, q := range queue[:min(len(queue), queueShown)] {
 		d.Queue = append(d.Queue, q.ItemID)
 	}
 	d.Collided = j.Merges.Collisions.Before + len(j.Merges.Collisions.List)
@@ -380,16 +377,12 @@ func (d details) printMerge(l term.Lines) {
 		l.Printf("verify %s: %s, merged as %.10s",
 			duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), check.Counted(v.Items, "item"), v.Commit)
 	}
-	if len(d.queue) > 0 {
-		names := make([]string, 0, queueShown)
-		for _, q := range d.queue[:min(len(d.queue), queueShown)] {
-			names = append(names, term.Visible(q.ItemID)+term.Prefixed(" ", term.Brief(d.label(q.Index), labelShown)))
-		}
+	if len(d.Queue) > 0 {
 		more := ""
-		if n := len(d.queue) - len(names); n > 0 {
+		if n := d.Merging - len(d.Queue); n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		l.Printf("merge queue: %s%s", strings.Join(names, ", "), more)
+		l.Printf("merge queue: %s%s", term.Visible(strings.Join(d.Queue, ", ")), more)
 	}
 	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered to ", d.Branch))
 }

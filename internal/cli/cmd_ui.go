@@ -208,13 +208,11 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a web.Action)
 		return err
 	}
 	args := a.Command(job.ID)
-	shown := append([]string{"prodigy"}, args...)
+	command := shellWords(append([]string{"prodigy"}, args...))
 	if a.Kind.Continues() {
-		for _, f := range lastFleet(job, meta) {
-			args, shown = append(args, f.words()...), append(shown, f.shown().words()...)
-		}
+		flags := lastFleet(job, meta)
+		args, command = append(args, flags...), command+shownFlags(flags)
 	}
-	command := shellWords(shown)
 	out, err := web.CreateStarted(job, command, time.Now())
 	if err != nil {
 		return err

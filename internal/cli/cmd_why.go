@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,18 +20,21 @@ import (
 	"prodigy/internal/view"
 )
 
+// whyOptions are the flags of why.
+type whyOptions struct{ format term.Format }
+
 // newWhyCommand returns the command that tells the story of an item.
 func newWhyCommand(con *console) *cobra.Command {
-	var f term.Format
-	cmd := onItem(&cobra.Command{
+	var o whyOptions
+	cmd := onItem(con, &cobra.Command{
 		Use:   "why [job] <item>",
 		Short: "Explain what happened to an item",
 		Long: "Explain what happened to an item, in order: attempts, failures, matched rules, delays, policy " +
 			"decisions, resumes and current status.",
 		Example:           "  prodigy why item_17\n  prodigy why mapreduce-20261120-1615 item_17",
 		ValidArgsFunction: completeWhy,
-	}, func(job jobs.Job, itemID string) error { return runWhy(con, job, itemID, f) })
-	addFormat(cmd, &f, term.JSON)
+	}, o.run)
+	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
@@ -58,8 +62,8 @@ type madeFrom struct {
 	Gone string `json:"gone,omitempty"`
 }
 
-// runWhy explains one item, and prints the command to type next. An unknown item is a usage error.
-func runWhy(con *console, job jobs.Job, itemID string, f term.Format) error {
+// run explains one item, and prints the command to type next. An unknown item is a usage error.
+func (o *whyOptions) run(_ context.Context, con *console, job jobs.Job, itemID string) error {
 	e, err := explanationOf(job, itemID)
 	if err != nil {
 		return err
@@ -68,7 +72,7 @@ func runWhy(con *console, job jobs.Job, itemID string, f term.Format) error {
 	con.hideSecretsOf(job)
 	e.Item = con.secrets.item(e.Item)
 	e.Label = labelsOf(job).label(e.ItemID, e.Item)
-	if f == term.JSON {
+	if o.format == term.JSON {
 		return term.PrintJSON(con.out, e)
 	}
 	e.print(con.lines())

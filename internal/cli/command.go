@@ -86,22 +86,28 @@ func findJobNamed(cmd *cobra.Command, args []string) (jobs.Job, error) {
 	return findJob(name)
 }
 
+// A jobCommand does what a command does with a job.
+type jobCommand func(ctx context.Context, con *console, job jobs.Job) error
+
+// An argumentCommand is a jobCommand with one more argument, such as an item.
+type argumentCommand func(ctx context.Context, con *console, job jobs.Job, argument string) error
+
 // onJob completes a command about one job, which its argument or the flags name.
-func onJob(cmd *cobra.Command, run func(context.Context, jobs.Job) error) *cobra.Command {
+func onJob(con *console, cmd *cobra.Command, run jobCommand) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = atMost(1), completeJob
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job, err := findJobNamed(cmd, args)
 		if err != nil {
 			return err
 		}
-		return run(cmd.Context(), job)
+		return run(cmd.Context(), con, job)
 	}
 	addJobID(cmd)
 	return cmd
 }
 
 // onJobAnd completes a command about one job that has another argument behind it.
-func onJobAnd(argument string, cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, argument string) error) *cobra.Command {
+func onJobAnd(con *console, argument string, cmd *cobra.Command, run argumentCommand) *cobra.Command {
 	cmd.Args = afterJob(argument)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		last := len(args) - 1
@@ -109,47 +115,37 @@ func onJobAnd(argument string, cmd *cobra.Command, run func(ctx context.Context,
 		if err != nil {
 			return err
 		}
-		return run(cmd.Context(), job, args[last])
+		return run(cmd.Context(), con, job, args[last])
 	}
 	addJobID(cmd)
 	return cmd
 }
 
-// onItem completes a command about one item, behind its job or in front of it.
-func onItem(cmd *cobra.Command, run func(job jobs.Job, itemID string) error) *cobra.Command {
-	onJobAnd("item", cmd, func(_ context.Context, job jobs.Job, asked string) error {
-		itemID, err := labelsOf(job).idOf(asked)
-		if err != nil {
-			return err
-		}
-		return run(job, itemID)
-	})
-	inOrder := cmd.RunE
+// onItem completes a command about one item, behind its job or in front of it. A name that no item has is passed on.
+func onItem(con *console, cmd *cobra.Command, run argumentCommand) *cobra.Command {
+	cmd.Args = afterJob("item")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		args, err := jobFirst(cmd, args)
-		if err != nil {
+		job, item, err := findJobAndItem(cmd, args)
+		switch {
+		case err != nil:
+			return err
+		case item == "":
+			return usagef("<item> is required: %s is a job", args[0])
+		}
+		if item, err = labelsOf(job).idOf(item); err != nil {
 			return err
 		}
-		return inOrder(cmd, args)
+		return run(cmd.Context(), con, job, item)
 	}
+	addJobID(cmd)
 	return cmd
-}
-
-// jobFirst returns a job and an item, or only an item, in this order.
-func jobFirst(cmd *cobra.Command, args []string) ([]string, error) {
-	name := jobByFlags(cmd)
-	switch {
-	case len(args) == 2 && isJob(args[1], name) && !isJob(args[0], name):
-		return []string{args[1], args[0]}, nil
-	case len(args) == 1 && isJob(args[0], name):
-		return nil, usagef("<item> is required: %s is a job", args[0])
-	}
-	return args, nil
 }
 
 // onItems completes a command about items, if any are named, as arguments or in a file. The job is the first or the
 // last argument.
-func onItems(cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, items []string) error) *cobra.Command {
+func onItems(con *console, cmd *cobra.Command,
+	run func(ctx context.Context, con *console, job jobs.Job, items []string) error,
+) *cobra.Command {
 	var file string
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job, items := jobAmong(cmd, args)
@@ -171,7 +167,7 @@ func onItems(cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, ite
 				return refusef("--arg-file %s has no items", file)
 			}
 		}
-		return run(cmd.Context(), found, items)
+		return run(cmd.Context(), con, found, items)
 	}
 	cmd.Flags().StringVar(&file, "arg-file", "", "also the items in this `file`, one per line")
 	addJobID(cmd)
@@ -192,42 +188,38 @@ func jobAmong(cmd *cobra.Command, args []string) (job, items []string) {
 
 // onJobOrItem completes a command about a job, or one item of it: either of them is an argument, or both in either
 // order. Without an item its id is empty.
-func onJobOrItem(cmd *cobra.Command, run func(ctx context.Context, job jobs.Job, itemID string) error) *cobra.Command {
+func onJobOrItem(con *console, cmd *cobra.Command, run argumentCommand) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = atMost(2), completeWhy
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		job, itemID, err := findJobAndItem(cmd, args)
+		job, item, err := findJobAndItem(cmd, args)
+		if err == nil && item != "" {
+			asked, found := item, false
+			item, found, err = labelsOf(job).find(asked)
+			switch {
+			case err != nil || found:
+			case len(args) == 1:
+				err = refusef("no job or item named %q (latest job: %s)", asked, job.ID)
+			default:
+				err = noItem(job, asked)
+			}
+		}
 		if err != nil {
 			return err
 		}
-		return run(cmd.Context(), job, itemID)
+		return run(cmd.Context(), con, job, item)
 	}
 	addJobID(cmd)
 	return cmd
 }
 
-// findJobAndItem returns the job and the item that arguments name in any order. A single argument that is neither is
-// an error that says so.
-func findJobAndItem(cmd *cobra.Command, args []string) (job jobs.Job, itemID string, err error) {
+// findJobAndItem returns the job that up to two arguments in any order name, and the other one, or "" if there is none.
+func findJobAndItem(cmd *cobra.Command, args []string) (job jobs.Job, item string, err error) {
 	named, items := jobAmong(cmd, args)
-	if len(args) == 2 {
-		if args, err = jobFirst(cmd, args); err != nil {
-			return jobs.Job{}, "", err
-		}
+	if len(items) > 1 { // neither of them is a job
 		named, items = args[:1], args[1:]
 	}
 	job, err = findJobNamed(cmd, named)
-	if err != nil || len(items) == 0 {
-		return job, "", err
-	}
-	itemID, found, err := labelsOf(job).find(items[0])
-	if err == nil && !found {
-		itemID = items[0]
-		err = noItem(job, itemID)
-		if len(args) == 1 {
-			err = refusef("no job or item named %q (latest job: %s)", itemID, job.ID)
-		}
-	}
-	return job, itemID, err
+	return job, strings.Join(items, ""), err
 }
 
 // isJob reports whether an argument that may name an item names a job: it is latest, the id of a job, or the beginning

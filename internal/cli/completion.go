@@ -2,17 +2,14 @@ package cli
 
 import (
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
-	"prodigy/internal/jobs"
 	"prodigy/internal/term"
 	"prodigy/internal/workflow"
 )
@@ -45,7 +42,8 @@ func completeJobs(cmd *cobra.Command, _ []string, word string) ([]string, cobra.
 	offered := []string{"latest"}
 	for _, j := range list {
 		if strings.HasPrefix(j.ID, word) {
-			offered = append(offered, described(j))
+			meta, _ := j.ReadMeta()
+			offered = append(offered, strings.TrimSuffix(cobra.CompletionWithDesc(j.ID, term.Visible(meta.Workflow)), "\t"))
 		}
 	}
 	return beginning(word, offered), noMore | cobra.ShellCompDirectiveKeepOrder
@@ -55,15 +53,6 @@ func completeJobs(cmd *cobra.Command, _ []string, word string) ([]string, cobra.
 func completeSince(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	offered, directive := completeJobs(cmd, args, word)
 	return append(beginning(word, []string{"none"}), offered...), directive
-}
-
-// described returns a job for completion, with the name of its workflow as the description.
-func described(j jobs.Job) string {
-	meta, err := j.ReadMeta()
-	if err != nil || meta.Workflow == "" {
-		return j.ID
-	}
-	return cobra.CompletionWithDesc(j.ID, term.Visible(meta.Workflow))
 }
 
 // completeWorkflow completes the first argument to a YAML file.
@@ -84,51 +73,46 @@ func completeWhy(cmd *cobra.Command, args []string, word string) ([]string, cobr
 	switch len(args) {
 	case 0:
 		found, how := completeJobs(cmd, nil, word)
-		items, _ := completeItem(cmd, nil, word)
-		return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
+		ids, _ := completeItem(cmd, nil, word)
+		return append(found, ids...), how | cobra.ShellCompDirectiveKeepOrder
 	case 1:
 		return completeItem(cmd, args, word)
 	}
 	return nil, noMore
 }
 
-// completeLetter completes to dead letters of the latest job, or first to a job, once something of it is typed, and then
-// to dead letters of that.
-func completeLetter(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 && !isJob(args[0], jobByFlags(cmd)) {
-		args = nil
-	}
-	letters, how := completeLetters(cmd, args, word)
-	if len(args) == 0 && word != "" {
-		found, _ := completeJobs(cmd, nil, word)
-		letters = append(letters, found...)
-	}
-	return letters, how
-}
-
-// completeLetters completes to the item of a dead letter of the job that the first argument names, or else the flags.
-func completeLetters(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	job, err := findJob(jobOf(cmd, args))
-	if err != nil {
-		return nil, noMore
-	}
-	return lettersIn(job, word), noMore
-}
-
-// completeItem completes to an item of the job that the first argument names, or else the flags. Dead letters come
-// first, because they are asked about most.
+// completeItem completes to an item of the job that the first argument names, or else the flags.
 func completeItem(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	job, err := findJob(jobOf(cmd, args))
 	if err != nil {
 		return nil, noMore
 	}
-	offered := lettersIn(job, word)
-	for _, id := range itemsIn(job, word) {
-		if !slices.Contains(offered, id) {
-			offered = append(offered, id)
-		}
+	store, err := items.OpenStore(job.ItemsFile())
+	if err != nil {
+		return nil, noMore
 	}
-	return offered, noMore | cobra.ShellCompDirectiveKeepOrder
+	defer check.Quietly(store.Close)
+	ids, _ := store.Named(word, offeredMost)
+	return beginning(word, ids), noMore
+}
+
+// completeLetter completes to dead letters of the job that the first argument names, or else the flags, and at first to
+// a job, once something of it is typed.
+func completeLetter(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 && !isJob(args[0], jobByFlags(cmd)) {
+		args = nil
+	}
+	var offered []string
+	if job, err := findJob(jobOf(cmd, args)); err == nil {
+		ids, _ := dlq.IDs(job.DLQFile())
+		offered = beginning(word, ids)
+		offered = offered[:min(len(offered), offeredMost)]
+	}
+	if len(args) == 0 && word != "" {
+		found, _ := completeJobs(cmd, nil, word)
+		offered = append(offered, found...)
+	}
+	return offered, noMore
 }
 
 // jobOf returns the job that the first argument names, or else the flags.
@@ -137,30 +121,6 @@ func jobOf(cmd *cobra.Command, args []string) jobName {
 		return jobName{id: args[0]}
 	}
 	return jobByFlags(cmd)
-}
-
-// lettersIn returns the items of dead letters of a job that begin with word, as far as they can be read.
-func lettersIn(job jobs.Job, word string) []string {
-	ids, err := dlq.IDs(job.DLQFile())
-	if err != nil {
-		return nil
-	}
-	ids = beginning(word, ids)
-	return ids[:min(len(ids), offeredMost)]
-}
-
-// itemsIn returns items of a job that begin with word, as far as they can be read.
-func itemsIn(job jobs.Job, word string) []string {
-	store, err := items.OpenStore(job.ItemsFile())
-	if err != nil {
-		return nil
-	}
-	defer check.Quietly(store.Close)
-	ids, err := store.Named(word, offeredMost)
-	if err != nil {
-		return nil
-	}
-	return beginning(word, ids)
 }
 
 // completeEventType completes to the type of an event.
@@ -213,16 +173,4 @@ func beginning(word string, offered []string) []string {
 		}
 	}
 	return list
-}
-
-// offerNoFiles turns off file completion for flags that take numbers or durations, in cmd and its subcommands.
-func offerNoFiles(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if typ := f.Value.Type(); typ == durationType || typ == numberType || typ == "uint64" {
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
-		}
-	})
-	for _, below := range cmd.Commands() {
-		offerNoFiles(below)
-	}
 }

@@ -196,29 +196,25 @@ func writeInto(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// asker asks the user a question and reports whether the answer is yes. A nil asker means that there is no terminal to
-// ask on.
-type asker func(question string) (bool, error)
-
-// terminalAsker returns an asker for the terminal, or nil if stdin is not one. With yes nobody is asked.
-func terminalAsker(con *console, yes bool) asker {
-	if yes {
-		return func(string) (bool, error) { return true, nil }
-	}
-	if !term.Is(os.Stdin) {
+// canAsk returns an error if the user has to be asked, since yes is not set, and there is no terminal for that.
+func canAsk(yes bool) error {
+	if yes || term.Is(os.Stdin) {
 		return nil
 	}
-	return func(question string) (bool, error) { return askYesNo(os.Stdin, con.err, question) }
+	return refusef("no terminal for confirmation; use --yes")
 }
 
-// agreed asks for confirmation. The answer no is an error that ends the command.
-func (ask asker) agreed(con *console, question string) error {
-	yes, err := ask(question)
-	if err != nil || yes {
-		return err
+// confirm asks the user on the terminal, unless yes is set. The answer no is an error that ends the command.
+func (c *console) confirm(yes bool, question string) error {
+	if yes {
+		return nil
 	}
-	con.say().Print("Nothing was removed.")
-	return status(exitFailed)
+	agreed, err := askYesNo(os.Stdin, c.err, question)
+	if err == nil && !agreed {
+		c.say().Print("Nothing was removed.")
+		err = status(exitFailed)
+	}
+	return err
 }
 
 // askYesNo reports whether the answer is y or yes; anything else counts as no.

@@ -196,7 +196,7 @@ func explain(l term.Lines, cmd *cobra.Command, err error) {
 			l.Printf("See '%s --help'.", cmd.CommandPath())
 		}
 	case errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous):
-		l.Print("'prodigy jobs' lists the jobs.")
+		l.Print("'prodigy jobs' lists the jobs, and with --all those of other directories.")
 	default:
 		printAdvice(l, err)
 	}
@@ -233,11 +233,6 @@ func advice(err error) string {
 	var files *job.FilesError
 	switch {
 	case errors.As(err, &locked):
-		if place, err := findJob(jobName{id: locked.JobID}); err == nil {
-			if s, err := job.Summarize(place); err == nil && s.Hold != nil {
-				return fmt.Sprintf("It is paused; to continue: prodigy continue%s", named(place.ID))
-			}
-		}
 		return fmt.Sprintf("'prodigy status%s --watch' shows its progress.", named(locked.JobID))
 	case jobs.CannotWrite(err):
 		return "Free disk space, or make the directory writable."

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/jobs"
-	"prodigy/internal/term"
 )
 
 // jobName is how the user named a job.
@@ -52,34 +51,18 @@ func findJob(name jobName) (jobs.Job, error) {
 	}
 	home.Running = name.running
 	job, err := home.Find(name.id)
-	switch {
-	case !errors.Is(err, jobs.ErrNotFound):
-		return job, err
-	case name.id == "latest":
-		return jobs.Job{}, noJobs(home)
-	}
-	home.Project = ""
-	if other, wrong := home.Find(name.id); wrong == nil {
-		return jobs.Job{}, refusef("%w in this directory; latest elsewhere: %s (use --all)", err, withDir(other))
+	if errors.Is(err, jobs.ErrNotFound) && name.id == "latest" {
+		err = noJobs(home)
 	}
 	return job, err
 }
 
-// noJobs returns the error that there is no latest job, with the one of another project if there is one.
+// noJobs returns the error that there is no latest job.
 func noJobs(home jobs.Home) error {
-	project := home.Project
-	home.Project = ""
-	newest, err := home.Find("latest")
-	if err != nil {
+	if home.Project == "" {
 		return refusef("no jobs yet in %s", home.Root)
 	}
-	return refusef("no jobs in %s yet; latest elsewhere: %s (use --all)", project, withDir(newest))
-}
-
-// withDir returns the id of a job and the directory that it was started in.
-func withDir(job jobs.Job) string {
-	meta, _ := job.ReadMeta() // of a job that cannot be read, the id says enough
-	return job.ID + term.Prefixed(", in ", meta.Dir)
+	return refusef("no jobs yet in %s (--all is for those of all directories)", home.Project)
 }
 
 // named returns how a hint names a job, after a space: by its id, or not at all if it is the latest one, which is what

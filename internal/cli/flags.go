@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,27 +37,33 @@ const (
 
 // flagGroup is a group of flags in the help.
 type flagGroup struct {
-	title string
+	Title string
 	// names has the names of the flags, separated by spaces.
 	names string
 	// flags are those that a command has. It is nil in the table.
 	flags *pflag.FlagSet
 }
 
+// Usages returns a line for each flag, as wide as the terminal.
+func (g flagGroup) Usages() string {
+	width, _ := term.Size(os.Stdout)
+	return g.flags.FlagUsagesWrapped(width)
+}
+
 // flagGroups are the groups in the help of commands that have many flags. A flag of no group comes first.
 var flagGroups = []flagGroup{
-	{title: "Items", names: `arg-file args batch canary check-outputs cluster colsep delimiter filter glob item items
+	{Title: "Items", names: `arg-file args batch canary check-outputs cluster colsep delimiter filter glob item items
 		json-file link map max-lines max-replace-args no-run-if-empty null only param param-file
 		profile replace rerun since type where with`},
-	{title: "Outcomes", names: "at conflict-rate cost failure-rate latency like max-time outcomes tokens"},
-	{title: "Parallelism and retries", names: `backoff delay max-crashes max-delay max-parallel max-procs
+	{Title: "Outcomes", names: "at conflict-rate cost failure-rate latency like max-time outcomes tokens"},
+	{Title: "Parallelism and retries", names: `backoff delay max-crashes max-delay max-parallel max-procs
 		max-retries on-failure pool rate retry retry-on seed timeout wait wait-timeout`},
-	{title: "Output", names: `bar durability group joblog json keep keep-order line-buffer log-steps output print
+	{Title: "Output", names: `bar durability group joblog json keep keep-order line-buffer log-steps output print
 		quiet results tag ungroup verbose`},
-	{title: "Stopping", names: "accept exit-outside force grace halt partial-ok stop-now"},
-	{title: "Costs", names: "max-cost"},
-	{title: "Fleet", names: "broker-patience credentials fleet insecure lease requires"},
-	{title: "Telemetry", names: "metrics metrics-file otel"},
+	{Title: "Stopping", names: "accept exit-outside force grace halt partial-ok stop-now"},
+	{Title: "Costs", names: "max-cost"},
+	{Title: "Fleet", names: "broker-patience credentials fleet insecure lease requires"},
+	{Title: "Telemetry", names: "metrics metrics-file otel"},
 }
 
 // fewFlags is how many flags the help shows in one list.
@@ -73,7 +77,7 @@ func groupsOf(cmd *cobra.Command) []flagGroup {
 			shown = append(shown, f)
 		}
 	})
-	groups := []flagGroup{{title: "Flags"}}
+	groups := []flagGroup{{Title: "Flags"}}
 	if len(shown) > fewFlags {
 		groups = append(groups, flagGroups...)
 	}
@@ -96,49 +100,51 @@ func formerly(cmd *cobra.Command, names map[string]string) {
 	})
 }
 
-// arrangeHelp makes the help of root fit on a screen, and that of what is below it show flags in groups, as wide as the
-// terminal.
-func arrangeHelp(root *cobra.Command) {
-	usage := root.UsageFunc()
-	root.SetUsageFunc(func(cmd *cobra.Command) error {
-		var text bytes.Buffer
-		out := cmd.OutOrStderr()
-		cmd.SetOut(&text)
-		err := usage(cmd)
-		cmd.SetOut(out)
-		var grouped []string
-		width, _ := term.Size(os.Stdout)
-		for _, g := range groupsOf(cmd) {
-			grouped = append(grouped, g.title+":\n"+g.flags.FlagUsagesWrapped(width))
-		}
-		inOneList := "Flags:\n" + cmd.LocalFlags().FlagUsages()
-		arranged := strings.Replace(text.String(), inOneList, strings.Join(grouped, "\n"), 1)
-		if cmd.HasSubCommands() { // on its own it prints its help
-			arranged = strings.Replace(arranged, "  "+cmd.UseLine()+"\n", "", 1)
-		}
-		_, _ = io.WriteString(out, namedOnly(arranged))
-		return err
-	})
-}
+// usageTemplate makes the help of root fit on a screen: commands of some groups are only named. The help of the other
+// commands shows their flags in groups.
+const usageTemplate = `Usage:{{if and .Runnable (not .HasSubCommands)}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} [command]{{end}}{{if .Aliases}}
 
-// namedOnly returns the help of root in which the commands of some groups are only named, after the titles.
-func namedOnly(help string) string {
-	var groups bytes.Buffer
-	lines := term.Lines{W: &groups, Look: term.Look{Width: 80}}
-	for _, title := range []string{groupSteer, groupTry, groupFleet, groupAdmin} {
-		before, rest, found := strings.Cut(help, "\n\n"+title+"\n")
-		if !found {
-			return help
-		}
-		list, after, _ := strings.Cut(rest, "\n\n")
+Aliases:
+  {{.NameAndAliases}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{$above := .}}{{range $group := .Groups}}{{if shownFully .ID}}
+
+{{.Title}}{{range $above.Commands}}{{if eq .GroupID $group.ID}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if .Groups}}
+{{range .Groups}}{{if not (shownFully .ID)}}
+{{named $above .ID}}{{end}}{{end}}{{else if .HasAvailableSubCommands}}
+
+Available Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{range flagGroups .}}
+
+{{.Title}}:
+{{trimTrailingWhitespaces .Usages}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Global Flags:
+{{trimTrailingWhitespaces .InheritedFlags.FlagUsages}}{{end}}{{if .HasAvailableSubCommands}}
+
+Use "{{.CommandPath}} [command] --help" for more information about a command.{{end}}
+`
+
+// arrangeHelp sets the template for the help of all commands. The flags are as wide as the terminal.
+func arrangeHelp(root *cobra.Command) {
+	cobra.AddTemplateFunc("flagGroups", groupsOf)
+	cobra.AddTemplateFunc("shownFully", func(group string) bool {
+		return group == groupRun || group == groupLook || group == groupFix
+	})
+	cobra.AddTemplateFunc("named", func(cmd *cobra.Command, group string) string {
 		var names []string
-		for line := range strings.Lines(list) {
-			names = append(names, strings.Fields(line)[0])
+		for _, c := range cmd.Commands() {
+			if c.GroupID == group {
+				names = append(names, c.Name())
+			}
 		}
-		lines.Foldf(8, "%-7s %s", title, strings.Join(names, ", "))
-		help = before + "\n\n" + after
-	}
-	return strings.Replace(help, "\nFlags:\n", "\n"+groups.String()+"\nFlags:\n", 1)
+		return term.Look{Width: 80}.Fold(8, fmt.Sprintf("%-7s %s", group, strings.Join(names, ", ")))
+	})
+	root.SetUsageTemplate(usageTemplate)
 }
 
 // addFormat adds --output with these formats besides human, and --json as its short form.

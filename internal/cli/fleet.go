@@ -121,21 +121,6 @@ func (o *brokerOptions) use(path string) error {
 	return nil
 }
 
-// shown returns the flags that were given, each after a space and without passwords, for a command that is to find the
-// same broker.
-func (o *brokerOptions) shown() string {
-	var flags []fleetFlag
-	for _, f := range []fleetFlag{{"--fleet", o.url}, {"--credentials", o.credentials}} {
-		if f.value != "" {
-			flags = append(flags, f)
-		}
-	}
-	if o.insecure {
-		flags = append(flags, fleetFlag{name: "--insecure"})
-	}
-	return shownFlags(flags)
-}
-
 // need is find for what cannot do without a broker. name is the flag for it.
 func (o *brokerOptions) need(name string) error {
 	if err := o.find(); err != nil {
@@ -249,9 +234,7 @@ func retryCommand(job jobs.Job, more string) string {
 	return "prodigy dlq retry" + named(job.ID) + more + fleetFlags(job)
 }
 
-// fleetFlags returns the flags by which a command continues a job on the fleet that its items ran on last, each after a
-// space and without passwords. It is empty if they ran on this machine, or if the environment or the configuration
-// names that fleet.
+// fleetFlags returns the flags of lastFleet as hints show them, each after a space and without passwords.
 func fleetFlags(job jobs.Job) string {
 	meta, err := job.ReadMeta()
 	if err != nil {
@@ -260,42 +243,24 @@ func fleetFlags(job jobs.Job) string {
 	return shownFlags(lastFleet(job, meta))
 }
 
-// shownFlags returns flags as they are printed, each after a space.
-func shownFlags(flags []fleetFlag) string {
-	var words []string
-	for _, f := range flags {
-		words = append(words, f.shown().words()...)
+// shownFlags returns flags as they are printed, each after a space and without passwords.
+func shownFlags(flags []string) string {
+	shown := slices.Clone(flags)
+	for i := 1; i < len(shown); i++ {
+		if shown[i-1] == "--fleet" {
+			shown[i] = fleet.ShownURL(shown[i])
+		}
 	}
-	return term.Prefixed(" ", shellWords(words))
-}
-
-// fleetFlag is a flag about a fleet in a command line.
-type fleetFlag struct{ name, value string }
-
-// words returns the flag as one or two arguments.
-func (f fleetFlag) words() []string {
-	if f.name == "--insecure" {
-		return []string{f.name}
-	}
-	return []string{f.name, f.value}
-}
-
-// shown returns the flag without the password that may be in it.
-func (f fleetFlag) shown() fleetFlag {
-	if f.name == "--fleet" {
-		f.value = fleet.ShownURL(f.value)
-	}
-	return f
+	return term.Prefixed(" ", shellWords(shown))
 }
 
 // recordedFlags returns the flags about a fleet in a command line that was given in dir; none with --fleet none.
-func recordedFlags(args []string, dir string) []fleetFlag {
-	var flags []fleetFlag
+func recordedFlags(args []string, dir string) (flags []string) {
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
 		name, value, joined := strings.Cut(args[i], "=")
 		switch name {
 		case "--insecure":
-			flags = append(flags, fleetFlag{name: name})
+			flags = append(flags, name)
 			continue
 		case "--fleet", "--credentials", "--lease", "--broker-patience", "--requires":
 		default:
@@ -305,13 +270,13 @@ func recordedFlags(args []string, dir string) []fleetFlag {
 			i++
 			value = args[i]
 		}
-		if name == "--fleet" && value == noFleet {
+		switch {
+		case name == "--fleet" && value == noFleet:
 			return nil
-		}
-		if name == "--credentials" {
+		case name == "--credentials":
 			value = process.Resolve(dir, value)
 		}
-		flags = append(flags, fleetFlag{name, value})
+		flags = append(flags, name, value)
 	}
 	return flags
 }
@@ -319,7 +284,7 @@ func recordedFlags(args []string, dir string) []fleetFlag {
 // lastFleet returns the flags by which a command continues a job on the fleet that its items ran on last: those that
 // the job was begun with, and the broker if they do not name it, and neither the environment nor the configuration
 // does. It returns none if the items ran on this machine.
-func lastFleet(place jobs.Job, meta jobs.Meta) []fleetFlag {
+func lastFleet(place jobs.Job, meta jobs.Meta) []string {
 	flags := recordedFlags(meta.Args, meta.Dir)
 	broker, err := job.BrokerOf(place)
 	switch {
@@ -328,12 +293,12 @@ func lastFleet(place jobs.Job, meta jobs.Meta) []fleetFlag {
 	case broker == "":
 		return nil
 	}
-	names := func(f fleetFlag) bool { return f.name == "--fleet" || f.name == "--credentials" }
 	var known brokerOptions
-	if slices.ContainsFunc(flags, names) || known.find() == nil && fleet.ShownURL(known.found.URL) == broker {
+	if slices.Contains(flags, "--fleet") || slices.Contains(flags, "--credentials") ||
+		known.find() == nil && fleet.ShownURL(known.found.URL) == broker {
 		return flags
 	}
-	return append(flags, fleetFlag{"--fleet", broker})
+	return append(flags, "--fleet", broker)
 }
 
 // check refuses what a fleet cannot do, or this machine without one, before anything runs. What this machine may lack

@@ -9,11 +9,7 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"runtime/pprof"
-
-	"github.com/spf13/cobra"
 
 	"prodigy/internal/fleet"
 )
@@ -44,57 +40,10 @@ func runArgs(args []string, backend fleet.Backend) int {
 	args = meant(args)
 	root := newRootCommandFor(con, args)
 	root.SetArgs(args)
-	var p cpuProfile
-	p.add(root)
 	cmd, err := root.ExecuteContextC(context.Background())
-	if e := p.end(); err == nil {
-		err = e
-	}
 	if err != nil {
 		explain(con.say(), cmd, err)
 	}
 	con.close()
 	return exitCode(err)
-}
-
-// cpuProfile writes a CPU profile of a command, for developers. Memory has no profile: a program that can write one
-// samples its allocations, and the first sample costs time at each start.
-type cpuProfile struct {
-	// path is empty unless a profile is asked for.
-	path string
-	// running is the file that is written to, or nil.
-	running *os.File
-}
-
-// add gives all commands the flag, which help does not show.
-func (p *cpuProfile) add(root *cobra.Command) {
-	f := root.PersistentFlags()
-	f.StringVar(&p.path, "cpuprofile", "", "write a CPU profile to this file")
-	_ = f.MarkHidden("cpuprofile")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return p.begin() }
-}
-
-// begin starts the profile, if the flag asks for one.
-func (p *cpuProfile) begin() error {
-	if p.path == "" {
-		return nil
-	}
-	f, err := os.Create(p.path)
-	if err == nil {
-		err = pprof.StartCPUProfile(f)
-	}
-	if err != nil {
-		return fmt.Errorf("start the CPU profile: %w", err)
-	}
-	p.running = f
-	return nil
-}
-
-// end writes what begin began.
-func (p *cpuProfile) end() error {
-	if p.running == nil {
-		return nil
-	}
-	pprof.StopCPUProfile()
-	return p.running.Close()
 }

@@ -182,33 +182,10 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return usagef("unknown command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
 	}
-	if instead := onWhatIsNamed(cmd.Name(), args[0]); instead != "" {
-		return usagef("unknown command %q (did you mean 'prodigy %s %s'?)", args[0], instead, quoted(args[0]))
-	}
 	if ext := filepath.Ext(args[0]); cmd.Parent() == nil && (ext == ".yml" || ext == ".yaml") {
 		return usagef("unknown command %q (did you mean 'prodigy run %s'?)", args[0], args[0])
 	}
 	return usagef("unknown command %q", args[0])
-}
-
-// onWhatIsNamed returns the command of a group that is about the job, or the item of the latest job, with this name. It
-// returns "" if there is neither.
-func onWhatIsNamed(group, name string) string {
-	commands, ok := map[string][2]string{
-		"dlq": {"dlq list", "dlq inspect"}, "events": {"events ls", "events ls"},
-	}[group]
-	if !ok {
-		return ""
-	}
-	if isJob(name, jobName{id: "latest"}) {
-		return commands[0]
-	}
-	if latest, err := findJob(jobName{id: "latest"}); err == nil {
-		if _, found, err := labelsOf(latest).find(name); err == nil && found {
-			return commands[1]
-		}
-	}
-	return ""
 }
 
 // wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.

@@ -136,7 +136,9 @@ func (p *printer) show() {
 		select {
 		case batch, open := <-p.records:
 			if !open {
-				p.tellFlood(true)
+				if text := p.flood.Rest(); text != "" {
+					p.log(events.Odd, "%s", text)
+				}
 				p.screen.Clear()
 				p.closeItems()
 				return
@@ -157,7 +159,6 @@ func (p *printer) show() {
 		case n := <-p.notices:
 			p.tell(n)
 		case now := <-tick.C:
-			p.tellFlood(false)
 			p.progress(now)
 		}
 	}
@@ -260,7 +261,7 @@ func (p *printer) print(r events.Record) {
 	case events.SkipRequested:
 		p.say(r, events.Say(r).Named(e.ItemID))
 	case events.AgentStraggling:
-		if p.flood.Admit("stragglers", time.Now()) {
+		if p.flood.Admit("stragglers") {
 			p.say(r, events.Say(r).Named(e.ItemID))
 		}
 	case events.CircuitOpen, events.CircuitHalfOpen, events.CircuitClosed:
@@ -303,7 +304,7 @@ var colours = map[events.Grave]term.Colour{
 // meanwhile.
 func (p *printer) circuit(r events.Record) {
 	scope, t, _ := events.Transition(r.Event)
-	if t.Key != "" && !p.flood.Admit(transitions[t.To], time.Now()) {
+	if t.Key != "" && !p.flood.Admit(transitions[t.To]) {
 		return
 	}
 	text := events.Say(r).Line()
@@ -317,13 +318,6 @@ func (p *printer) circuit(r events.Record) {
 var transitions = map[limit.BreakerState]string{
 	limit.Open: "circuit breakers opened", limit.HalfOpen: "half-open",
 	limit.Closed: "closed",
-}
-
-// tellFlood prints how many events got no line of their own, when it is time for that, or at the end.
-func (p *printer) tellFlood(end bool) {
-	if text := p.flood.Summary(time.Now(), end); text != "" {
-		p.log(events.Odd, "%s", text)
-	}
 }
 
 // itemEnded prints the output of an item, if outputs are printed and it has one.

@@ -54,7 +54,7 @@ func reference(root *cobra.Command) string {
 				}
 			})
 			if len(rows) > 0 {
-				fmt.Fprintf(&b, "\n| %s | meaning |\n| --- | --- |\n%s", strings.ToLower(g.title), strings.Join(rows, ""))
+				fmt.Fprintf(&b, "\n| %s | meaning |\n| --- | --- |\n%s", strings.ToLower(g.Title), strings.Join(rows, ""))
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func TestGroupsOfFlagsNameFlags(t *testing.T) {
 		for name := range strings.FieldsSeq(g.names) {
 			n, is := known[name]
 			if known[name]++; !is || n > 0 {
-				t.Errorf("%s: %q is no flag, or is in two groups", g.title, name)
+				t.Errorf("%s: %q is no flag, or is in two groups", g.Title, name)
 			}
 		}
 	}

@@ -72,7 +72,6 @@ func newRootCommand(con *console) *cobra.Command {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Run, help.RunE = nil, runHelp
-	offerNoFiles(root)
 	return root
 }
 

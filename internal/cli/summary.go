@@ -19,7 +19,6 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
@@ -58,7 +57,7 @@ type outcome struct {
 	DLQ         string `json:"dlq"`
 	ResultsFile string `json:"results_file"`
 	// Spent is what AI agents used. It is absent if there were none.
-	Spent *limit.Total `json:"spent,omitempty"`
+	Spent limit.Total `json:"spent,omitzero"`
 
 	// These are there with workspaces only. Into is the branch that was fast-forwarded to Head.
 	Base     string `json:"base,omitempty"`
@@ -76,7 +75,7 @@ func (e finishedRun) outcome(code int) outcome {
 		ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code,
 		Reason: e.Reason, DurationMS: events.Millis(e.Duration),
 		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
-		Spent: orNil(e.Spent),
+		Spent: e.Spent,
 	}
 	if m := e.Merge; m != nil {
 		o.Base, o.Head, o.Branch, o.Into, o.Merged, o.Unmerged = m.Base, m.Head, m.Branch, m.Into, m.Merged, m.Merging
@@ -122,13 +121,8 @@ func (e finishedRun) printFailures(con *console) {
 // slowEnough is how long an attempt must have taken to be listed among the slowest ones.
 const slowEnough = time.Second
 
-// printSlowest lists the slowest attempts of this run.
-func (e finishedRun) printSlowest(l term.Lines) {
-	if e.job != nil {
-		const most = 3 // status has more
-		printSlowest(l, e.job.Slowest[:min(len(e.job.Slowest), most)], e.labels.Label)
-	}
-}
+// slowestShown is how many attempts the summary lists. Status lists more.
+const slowestShown = 3
 
 // printSlowest lists attempts with their durations, the slowest first, as far as they took long enough.
 func printSlowest(l term.Lines, list []view.Attempt, label func(index int) string) {
@@ -159,7 +153,6 @@ func (e finishedRun) print(con *console) {
 		term.Prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Failure != nil {
 		e.printStepFailure(l, *e.Failure)
-		e.printGaveUp(l)
 	} else if e.State != jobs.Completed && e.Reason != "" {
 		l.Foldf(2, "reason: %s", term.Distinct(e.Reason))
 		if items.Mistaken(e.Cause) {
@@ -169,11 +162,6 @@ func (e finishedRun) print(con *console) {
 		printAdvice(l, e.Cause)
 		if e.Unknown {
 			l.Print("the event log cannot be read; progress is unknown")
-		}
-		if jobs.CannotWrite(e.Cause) && !e.Unknown {
-			l.Print("Everything in the log is kept and included above. Interrupted items restart on resume.")
-		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
-			l.Print("No item failed because of this. Interrupted items restart on resume.")
 		}
 	}
 	if e.ReduceHeld {
@@ -187,14 +175,15 @@ func (e finishedRun) print(con *console) {
 		l.Print(reduceStaleText)
 	}
 	e.printMerge(l)
-	if e.job != nil && e.job.Retries > 0 {
-		l.Printf("%s\n    all failures: prodigy logs%s --failed",
-			l.Fold(2, view.RetryCounts(e.job, "")), named(e.Job.ID))
+	if j := e.job; j != nil {
+		if j.Retries > 0 {
+			l.Printf("%s\n    all failures: prodigy logs%s --failed", l.Fold(2, view.RetryCounts(j, "")), named(e.Job.ID))
+		}
+		if j.Lost > 0 {
+			l.Printf("lost (worker gone): %s", check.Counted(j.Lost, "attempt"))
+		}
+		printSlowest(l, j.Slowest[:min(len(j.Slowest), slowestShown)], e.labels.Label)
 	}
-	if e.job != nil && e.job.Lost > 0 {
-		l.Printf("lost (worker gone): %s", check.Counted(e.job.Lost, "attempt"))
-	}
-	e.printSlowest(l)
 	printSpent(l, e.Spent, e.limit())
 	l.Printf("job: %s", e.Job.ID)
 	if e.Results != "" {
@@ -237,15 +226,9 @@ func (e finishedRun) printMerge(l term.Lines) {
 	if m == nil {
 		return
 	}
-	var parts []string
-	add := func(n int, what string) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, what))
-		}
-	}
-	add(m.Merged, "merged")
-	add(e.Metrics.Successful-m.Merged, "unchanged")
-	add(m.Merging, "waiting to merge")
+	parts := tallies{
+		{m.Merged, "merged"}, {e.Metrics.Successful - m.Merged, "unchanged"}, {m.Merging, "waiting to merge"},
+	}.words()
 	if conflicts := conflictsLeft(e.Job); conflicts > 0 {
 		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list%s --type merge_conflict)",
 			check.Counted(conflicts, "conflict"), named(e.Job.ID)))
@@ -273,14 +256,6 @@ func conflictsLeft(place jobs.Job) int {
 		}
 	}
 	return n
-}
-
-// orNil returns what agents have used, or nil if there were none.
-func orNil(t limit.Total) *limit.Total {
-	if t.Agents == 0 {
-		return nil
-	}
-	return &t
 }
 
 // limit returns the budget of the job in money; 0 if it has none.
@@ -321,18 +296,6 @@ func resumeWithMore(job jobs.Job, spent limit.JobSpent) string {
 	return resumeCommand(job, " --max-cost "+spent.More().Decimal())
 }
 
-// printGaveUp prints why the step that failed the job was not retried.
-func (e finishedRun) printGaveUp(l term.Lines) {
-	if e.job == nil {
-		return
-	}
-	for _, s := range e.job.Steps() {
-		if why := s.GaveUp(); s.Name == e.Failure.Step && why != "" {
-			l.Printf("    not retried: %s", why)
-		}
-	}
-}
-
 // counts returns the numbers of items by outcome, in words, and of those left to do if the job has not completed.
 func (e finishedRun) counts() []string {
 	m := e.Metrics
@@ -343,31 +306,30 @@ func (e finishedRun) counts() []string {
 	if e.job != nil && e.job.Reused > 0 {
 		parts[0] += fmt.Sprintf(" (%d reused, unchanged)", e.job.Reused)
 	}
-	if e.unchanged() {
-		parts[0] += ", none of which changed a file"
-	}
 	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
-	for _, c := range []struct {
-		n    int
-		word string
-	}{{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}, {toGo, "remaining"}} {
-		if c.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.word))
-		}
-	}
+	parts = append(parts, tallies{
+		{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}, {toGo, "remaining"},
+	}.words()...)
 	if toGo == 0 && e.State != jobs.Completed && e.job != nil && !e.job.Complete {
 		parts = append(parts, "input not fully read")
 	}
 	return parts
 }
 
-// unchanged reports whether items of a job with workspaces ran and succeeded, and none of them left anything to merge.
-func (e finishedRun) unchanged() bool {
-	ran := e.Metrics.Successful
-	if e.job != nil {
-		ran -= e.job.Reused
+// tallies are numbers of things, each with what it counts.
+type tallies []struct {
+	n    int
+	what string
+}
+
+// words returns the numbers that are not zero with what they count.
+func (t tallies) words() (parts []string) {
+	for _, one := range t {
+		if one.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", one.n, one.what))
+		}
 	}
-	return e.Merge != nil && e.Merge.Merged+e.Merge.Merging == 0 && ran > 0
+	return parts
 }
 
 // next returns the commands to type next.
@@ -475,31 +437,39 @@ func inspectCommand(letter, jobID string) string {
 // phaseEvidenceLines is how many lines of stderr are printed for a step that failed the job.
 const phaseEvidenceLines = 20
 
-// printStepFailure prints the step that failed the job, with the end of its output.
+// printStepFailure prints the step that failed the job, with the end of its output, and why it was not retried.
 func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
 	what := term.Brief(f.Message, 300)
-	if f.Step != "" {
-		what = "step " + f.Step + term.Prefixed(" of ", e.phase()) + " failed: " + what
+	notRetried := ""
+	if f.Step != "" && e.job != nil {
+		what = "step " + f.Step + term.Prefixed(" of ", e.job.Phase) + " failed: " + what
+		for _, s := range e.job.Steps() {
+			if s.Name == f.Step {
+				notRetried = s.GaveUp()
+			}
+		}
 	}
 	l.Foldf(2, "%s", what)
-	evidence := term.LastLines(f.Stderr, phaseEvidenceLines)
-	if len(evidence) == 0 {
-		evidence = term.LastLines(f.Stdout, phaseEvidenceLines)
-	}
-	for _, line := range evidence {
-		l.Foldf(6, "    | %s", term.Brief(line, 200))
-	}
+	printEnd(l, f.Stderr, f.Stdout, phaseEvidenceLines)
 	if f.Step != "" {
 		l.Printf("    full output: prodigy logs%s --step %s", named(e.Job.ID), quoted(f.Step))
 	}
+	if notRetried != "" {
+		l.Printf("    not retried: %s", notRetried)
+	}
 }
 
-// phase returns the phase in which the job ended.
-func (e finishedRun) phase() string {
-	if e.job == nil {
-		return ""
+// printEnd prints the last lines of stderr, or of stdout if that is all that there is, as of many test runners. It
+// reports whether there was any.
+func printEnd(l term.Lines, stderr, stdout string, most int) bool {
+	lines := term.LastLines(stderr, most)
+	if len(lines) == 0 {
+		lines = term.LastLines(stdout, most)
 	}
-	return e.job.Phase
+	for _, line := range lines {
+		l.Foldf(6, "    | %s", term.Brief(line, 200))
+	}
+	return len(lines) > 0
 }
 
 // groupsShown is the number of failure groups in the summary.
@@ -549,20 +519,13 @@ func describe(e events.AgentFailed, label string) string {
 // evidenceLines is how many lines of output are printed for a failure.
 const evidenceLines = 5
 
-// printEvidence prints the end of stderr, or of stdout if that is all that there is, as of many test runners. The
-// command that shows all of it comes last.
+// printEvidence prints the end of what a failed item printed, and the command that shows all of it.
 func printEvidence(l term.Lines, e events.AgentFailed, job string) {
-	lines := term.LastLines(e.StderrTail, evidenceLines)
-	if len(lines) == 0 {
-		lines = term.LastLines(e.StdoutTail, evidenceLines)
-	}
-	for _, line := range lines {
-		l.Foldf(6, "    | %s", term.Brief(line, 200))
-	}
+	printed := printEnd(l, e.StderrTail, e.StdoutTail, evidenceLines)
 	switch {
 	case e.Outputs != nil || e.Rejected() && e.Attempt > 0:
 		l.Printf("    full output: prodigy logs%s %s", job, quoted(e.ItemID))
-	case len(lines) > 0: // the log has its end
+	case printed: // the log has its end
 		l.Printf("    full output: prodigy events ls%s %s --json", job, quoted(e.ItemID))
 	}
 }

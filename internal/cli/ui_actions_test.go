@@ -195,11 +195,7 @@ func TestAButtonContinuesAJobOnItsFleet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var words []string
-			for _, f := range lastFleet(job, meta) {
-				words = append(words, f.words()...)
-			}
-			if got := strings.Join(words, " "); got != c.want {
+			if got := strings.Join(lastFleet(job, meta), " "); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
