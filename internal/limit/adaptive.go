@@ -55,28 +55,24 @@ const (
 	paceGain = 1.25 // starts for each call that ends, as TCP paces (RFC 9002, section 7.7)
 
 	// Of the cubic function.
-	refusalCut  = 0.9
-	climb       = 120  // calls after a refusal until the rate is as before
-	surest      = 2    // refusals that confirm the rate; each makes the climb longer by once its length
-	near        = 0.85 // of a rate: that much of it confirms it
-	breather    = 3    // calls that are left out after a refusal
-	enoughCalls = 20
-
-	// Of a rate that is a guess: after the first refusal, since a bucket has let more through than is put into it.
-	guessCut   = 0.5
-	guessCalls = 60   // in which it doubles
-	firstCalls = 4    // the same, if hardly any call has ended before the first refusal
-	limitedBy  = 0.75 // of the rate: if less was let through, it is because less was tried at first
+	refusalCut = 0.9
+	climb      = 120 // calls after a refusal until the rate is as before
+	breather   = 3   // calls that are left out after a refusal
 	leastRate  = 1.0 / 600
 
-	kept = 64 // starts and good ends by which is told what a service takes
+	// Of a rate that is a guess, as after the first refusal: a bucket has let more through than is put into it.
+	guessCut   = 0.5
+	guessCalls = 60 // in which it doubles
+	firstCalls = 4  // the same, if hardly any call has ended before the first refusal
+
+	kept = 64 // good ends by which is told what a service takes
 
 	firstPause  = 200 * time.Millisecond // between the first changes that are told; later ones are further apart
 	changePause = 10 * time.Second
 	enoughEnds  = 5
 	mostHold    = time.Hour
 
-	// times as long as calls take, or as there is between their starts and ends: then no calls were made
+	// times as long as calls take: when nothing has ended for so long, no calls were made
 	idleFactor = 10
 )
 
@@ -91,9 +87,8 @@ const (
 //     SDKs, there is no such limit before the first refusal; then it is the cubic function of CUBIC (RFC 9438)
 //     around what the service has taken of late.
 //
-// Few calls are refused on the way, since starts are paced as those of TCP (RFC 9002, section 7.7), the slow start
-// takes its time where calls are short, the rate after its first refusal is found from below, and a rate that further
-// refusals confirm is tried less often.
+// Few calls are refused on the way, since starts are paced as those of TCP (RFC 9002, section 7.7), and the slow start
+// takes its time where calls are short.
 //
 // It is not safe for concurrent use.
 type Adaptive struct {
@@ -113,25 +108,18 @@ type adaptiveMemory struct {
 	Cut    time.Time `json:"cut,omitzero"`     // when the limit was cut last: what began before says nothing new
 	Grown  time.Time `json:"grown,omitzero"`   // up to when the slow start has used the time that it has to grow in
 
-	Good   []time.Time `json:"good,omitempty"`   // the newest good ends, in order
-	Starts []time.Time `json:"starts,omitempty"` // the newest starts
+	Good []time.Time `json:"good,omitempty"` // the newest good ends, in order, of a time in which calls were made
 
 	// starts in a second that the service took when it refused, 0 before that
-	Most float64 `json:"most,omitempty"`
-
+	Most    float64   `json:"most,omitempty"`
 	Refused time.Time `json:"refused,omitzero"`
-	Again   int       `json:"again,omitempty"` // refusals one soon after the other
 	Since   int       `json:"since,omitempty"` // good ends since then
-	Sure    int       `json:"sure,omitempty"`  // refusals that confirmed Most, one after the other
-
-	// calls in which the rate doubles, if Most is a guess and not measured
-	Guess int `json:"guess,omitempty"`
+	Guess   int       `json:"guess,omitempty"` // calls in which the rate doubles, if Most is a guess and not measured
 
 	Next time.Time `json:"next,omitzero"` // when the next start has its turn
 	Hold time.Time `json:"hold,omitzero"` // nothing starts before, since the service has asked for that
 
 	Last time.Time `json:"last,omitzero"` // the last start or end
-	Gap  float64   `json:"gap,omitempty"` // seconds between two of them, on average
 
 	Told     time.Time `json:"told,omitzero"` // the last change that was told
 	ToldOf   int       `json:"told_of,omitempty"`
@@ -161,24 +149,15 @@ func (l *Adaptive) Rate(now time.Time) float64 {
 	if m.Most == 0 {
 		return 0
 	}
-	passed := max(now.Sub(m.Refused), 0) // the clock may have been set back
+	passed := max(now.Sub(later(m.Refused, m.Hold)).Seconds(), 0)
 	if m.Guess > 0 {
-		return m.Most * math.Exp2(min(float64(passed)/float64(l.recovery(m.Guess)), 30))
+		return m.Most * math.Exp2(min(passed*m.Most/float64(m.Guess), 30))
 	}
-	first := l.recovery(climb * (1 + m.Sure))
-	x := float64(passed)/float64(first) - 1
-	if x > 1 { // the service takes more than it did: how sure that was counts no more
-		x = 1 + float64(passed-2*first)/float64(l.recovery(climb))
-	}
+	x := passed/min(max(climb/m.Most, 2), 3600) - 1
 	if x > 10 {
 		return 0 // far beyond what was refused: if the service still has a limit, that is another one
 	}
 	return m.Most * (1 + (1-refusalCut)*x*x*x)
-}
-
-// recovery returns how long so many calls take at the rate that the service took, within bounds.
-func (l *Adaptive) recovery(calls int) time.Duration {
-	return time.Duration(min(max(float64(calls)/l.mem.Most, float64(calls)/60, 1), 3600) * float64(time.Second))
 }
 
 // interval returns the time from one start to the next: that of the rate, or else about that in which as many
@@ -196,21 +175,16 @@ func (l *Adaptive) interval(now time.Time) time.Duration {
 
 // Next returns when the next call may start: at once, if that is not after now.
 func (l *Adaptive) Next(now time.Time) time.Time {
-	hold := l.mem.Hold
-	switch back := l.mem.Last.Sub(now); {
-	case back > time.Second: // the clock was set back: a time that moves along with now would never come. A start has all times moved
+	m := &l.mem
+	switch latest := now.Add(breather * l.interval(now)); {
+	case m.Last.Sub(now) > time.Second: // the clock was set back: the next start has the other times follow
 		return now
-	case back > 0:
-		hold = hold.Add(-back)
+	case m.Hold.After(now):
+		return m.Hold
+	case m.Next.After(latest): // the rate has risen
+		return latest
 	}
-	if hold.After(now) && !hold.After(now.Add(mostHold)) {
-		return hold
-	}
-	next, interval := l.mem.Next, l.interval(now)
-	if latest := now.Add(breather * interval); next.After(latest) { // the clock was set back, or the rate has risen
-		next = latest
-	}
-	return next
+	return m.Next
 }
 
 // Start records the start of a call.
@@ -219,13 +193,9 @@ func (l *Adaptive) Start(now time.Time) {
 		return
 	}
 	l.passed(now)
-	l.mem.Starts = newest(l.mem.Starts, now)
 	interval := l.interval(now)
-	next := l.Next(now)
-	if earliest := now.Add(-interval / 2); next.Before(earliest) { // a start that is a little late is made up for
-		next = earliest
-	}
-	l.mem.Next = next.Add(interval)
+	// A start that is a little late is made up for.
+	l.mem.Next = later(l.Next(now), now.Add(-interval/2)).Add(interval)
 }
 
 // End records the end of a call. It returns a change that is worth telling, or nil.
@@ -233,19 +203,21 @@ func (l *Adaptive) End(e CallEnd, now time.Time) *Change {
 	if !l.Limits() {
 		return nil
 	}
+	m := &l.mem
 	l.passed(now)
 	reason := ""
 	switch e.Kind {
 	case CallGood:
-		l.mem.Good = newest(l.mem.Good, now)
-		l.mem.Since++
+		m.Good = append(m.Good, now)
+		m.Good = m.Good[max(0, len(m.Good)-kept):]
+		m.Since++
 		reason = l.measure(e, now)
 	case CallRefused:
 		reason = l.refused(e, now)
 	case CallOverloaded:
-		if e.Began.After(l.mem.Cut) {
-			l.mem.Limit = max(l.mem.Limit*overloadCut, float64(l.config.Min))
-			l.mem.Cut, l.mem.Steady = now, true
+		if e.Began.After(m.Cut) {
+			m.Limit = max(m.Limit*overloadCut, float64(l.config.Min))
+			m.Cut, m.Steady = now, true
 			l.resetWindow()
 			reason = "the service did not respond, or was overloaded"
 		}
@@ -253,45 +225,25 @@ func (l *Adaptive) End(e CallEnd, now time.Time) *Change {
 	return l.tell(reason, now)
 }
 
-// passed notes that it is now. What is known was measured by the time in which calls were made: when the
-// clock was set, the machine slept, or the job was paused, the times that are remembered are moved along, as
-// if that had not been.
+// passed notes that it is now. After a time in which no calls were made, as while the job was paused, the rate is found
+// anew. When the clock was set back, what was remembered for later is now.
 func (l *Adaptive) passed(now time.Time) {
 	m := &l.mem
-	if m.Last.IsZero() {
-		m.Last = now
-		return
+	idle := max(m.Usual, 1.0/idleFactor)
+	if rate := l.Rate(now); rate > 0 {
+		idle = max(idle, 1/rate)
 	}
-	took := now.Sub(m.Last)
+	switch took := now.Sub(later(m.Last, m.Hold)); {
+	case now.Before(m.Last):
+		for _, at := range []*time.Time{&m.Cut, &m.Grown, &m.Refused, &m.Next, &m.Hold, &m.Told} {
+			if at.After(now) {
+				*at = now
+			}
+		}
+	case took.Seconds() > idleFactor*idle:
+		m.Good, m.Most = nil, 0
+	}
 	m.Last = now
-	if took < 0 {
-		if !m.Hold.IsZero() {
-			m.Hold = m.Hold.Add(took)
-		}
-		m.move(took)
-		took = 0
-	}
-	longest := time.Duration(max(idleFactor*max(m.Usual, m.Gap), 1) * float64(time.Second))
-	if m.Usual > 0 && took > longest {
-		usual := time.Duration(m.Gap * float64(time.Second))
-		m.move(took - usual)
-		took = usual
-	}
-	m.Gap += (took.Seconds() - m.Gap) / 32
-}
-
-// move adds d to the times that are remembered, but for what the service has asked for.
-func (m *adaptiveMemory) move(d time.Duration) {
-	for _, times := range [][]time.Time{m.Good, m.Starts} {
-		for i := range times {
-			times[i] = times[i].Add(d)
-		}
-	}
-	for _, at := range []*time.Time{&m.Cut, &m.Grown, &m.Refused, &m.Next, &m.Told} {
-		if !at.IsZero() {
-			*at = at.Add(d)
-		}
-	}
 }
 
 // measure adds the time that a call took to the window, and moves the limit when the window is full.
@@ -353,74 +305,33 @@ func (l *Adaptive) refused(e CallEnd, now time.Time) (reason string) {
 	if !e.Began.After(m.Refused) {
 		return ""
 	}
-	// It takes about as many as between what has succeeded of late, which lags behind while more and more start, and
-	// what has started, which may be more than it takes.
-	before, took := l.Rate(now), (l.pace(m.Good, now)+l.pace(m.Starts, now))/2
-	if m.Most > 0 && now.Sub(m.Refused) < l.recovery(climb)/4 {
-		m.Again++
-	} else {
-		m.Again = 0
-	}
-	// A bucket was empty at the refusal before and is now: what it let through meanwhile is its rate.
-	measured := min(before, float64(m.Since)/max(now.Sub(later(m.Refused, m.Hold)), time.Millisecond).Seconds())
-	sure, guess := 0, 0
+	before, took, guess := l.Rate(now), l.pace(now), 0
 	switch {
-	case before == 0 && len(m.Good) < enoughEnds:
-		guess = firstCalls
+	case before == 0 && len(m.Good) < enoughEnds: // hardly anything is known
+		took, guess = 1, firstCalls
 	case before == 0:
 		took, guess = took*guessCut, guessCalls
-	case m.Guess > 0 && m.Since == 0:
-		took, guess = before*guessCut*guessCut, min(2*m.Guess, guessCalls)
-	case m.Guess > 0 && m.Since < enoughEnds:
-		took, guess = before*guessCut, min(2*m.Guess, guessCalls)
-	case m.Guess > 0 && measured < before*limitedBy: // the bucket may have been full for some of the time
-		took = math.Sqrt(measured * before)
-	case m.Guess > 0:
-		took = measured
-	case m.Since >= enoughCalls && before < 1.25*m.Most:
-		if took = measured; measured > near*m.Most && measured < before {
-			sure = min(m.Sure+1, surest)
-		}
-	case m.Again > 0:
-		took = min(took, before*0.8)
+	case m.Since < enoughEnds: // it goes on
+		took = before * guessCut
+		guess = guessCalls
+		m.Hold = later(m.Hold, now.Add(min(e.Asked, mostHold)))
 	default:
 		took = min(took, before)
 	}
-	if m.Again > 1 && e.Asked > 0 {
-		if hold := now.Add(min(e.Asked, mostHold)); hold.After(m.Hold) {
-			m.Hold = hold
-		}
-	}
 	took = max(took, leastRate)
-	m.Most, m.Refused, m.Since, m.Steady, m.Sure, m.Guess = took, now, 0, true, sure, guess
+	m.Most, m.Refused, m.Since, m.Steady, m.Guess = took, now, 0, true, guess
 	m.Next = now.Add(time.Duration(breather / took * float64(time.Second)))
-	switch {
-	case guess > 0:
-		return fmt.Sprintf("the service refused a call: trying %.3g per second, then more", took)
-	case sure > 0:
-		return fmt.Sprintf("the service refused a call again, at about %.3g per second", took)
-	}
 	return fmt.Sprintf("the service refused a call; it accepts about %.3g per second", took)
 }
 
-// pace returns how many in a second the newest of times are: as many as run at once, so that those are
-// counted that had the present number beside them, and since the one before, so that calls of the same time
-// do not count as very many in no time.
-func (l *Adaptive) pace(times []time.Time, now time.Time) float64 {
-	n := min(max(l.AtOnce(), enoughEnds), len(times)-1)
+// pace returns how many calls have ended well in a second of late: of as many as run at once, so that those are
+// counted that had the present number beside them.
+func (l *Adaptive) pace(now time.Time) float64 {
+	n := min(max(l.AtOnce(), enoughEnds), len(l.mem.Good)-1)
 	if n < 1 {
 		return 1
 	}
-	return float64(n) / max(now.Sub(times[len(times)-1-n]), time.Millisecond).Seconds()
-}
-
-// newest appends a time and keeps the newest.
-func newest(times []time.Time, now time.Time) []time.Time {
-	times = append(times, now)
-	if n := len(times) - kept; n > 0 {
-		times = append(times[:0], times[n:]...)
-	}
-	return times
+	return float64(n) / max(now.Sub(l.mem.Good[len(l.mem.Good)-1-n]), time.Millisecond).Seconds()
 }
 
 func later(a, b time.Time) time.Time {
@@ -434,13 +345,12 @@ func later(a, b time.Time) time.Time {
 func (l *Adaptive) tell(reason string, now time.Time) *Change {
 	m := &l.mem
 	limit, rate := l.AtOnce(), l.Rate(now)
-	small := float64(limit) < 1.25*float64(m.ToldOf) && float64(limit) > 0.8*float64(m.ToldOf) &&
-		rate >= 0.8*m.ToldRate && (rate == 0) == (m.ToldRate == 0)
-	if m.ToldRate > 0 && m.Guess == 0 && (rate == 0 || rate > 1.25*m.ToldRate) && now.Sub(m.Refused) > firstPause {
-		small, reason = false, "the service refused no call for "+rough(now.Sub(m.Refused).Round(time.Second).Seconds())
+	differs := func(is, was float64) bool { return is > 1.25*was || is < 0.8*was }
+	if reason == "" && (rate == 0 || rate > m.ToldRate) && differs(rate, m.ToldRate) {
+		reason = "the service refused no call of late"
 	}
-	if since := now.Sub(m.Told); reason == "" || small || since >= 0 &&
-		since < min(changePause, time.Duration(m.Tellings)*firstPause) {
+	if reason == "" || !differs(float64(limit), float64(m.ToldOf)) && !differs(rate, m.ToldRate) ||
+		now.Sub(m.Told) < min(changePause, time.Duration(m.Tellings)*firstPause) {
 		return nil
 	}
 	c := &Change{Limit: limit, Before: m.ToldOf, Rate: rate, Reason: reason}

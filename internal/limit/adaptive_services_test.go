@@ -191,28 +191,28 @@ func TestAServiceThatNobodyHasDescribedIsFoundOut(t *testing.T) {
 		service service
 		calls   int
 		most    int     // at once; 0: 64
-		slower  float64 // than the best, at most; 0: 1.1
-		refused float64 // of the calls, at most; 0: 0.01
+		slower  float64 // than the best, at most; 0: 1.25
+		refused float64 // of the calls, at most; 0: 0.02
 	}{
 		{name: "50/s, bucket 10, processes", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 10, reach: 30 * ms}, calls: 1000},
 		{name: "50/s, bucket 10, busy machine", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 10, reach: 120 * ms}, calls: 1000},
 		{name: "50/s, bucket 5", service: service{rate: 50, burst: 5, base: 100 * ms, quick: 10}, calls: 1000},
 		{name: "50/s, bucket of a second", service: service{rate: 50, burst: 50, base: 100 * ms, quick: 10}, calls: 1000},
-		{name: "50/s, no bucket", service: service{rate: 50, burst: 1, base: 100 * ms, quick: 10}, calls: 1000, slower: 1.3},
+		{name: "50/s, no bucket", service: service{rate: 50, burst: 1, base: 100 * ms, quick: 10}, calls: 1000, slower: 2},
 		{name: "50/s, unequal calls", service: service{rate: 50, burst: 10, base: 200 * ms, quick: 20, spread: 1}, calls: 1000},
 		{name: "50/s, slow calls", service: service{rate: 50, burst: 10, base: time.Second, quick: 100, spread: 0.5}, calls: 3000},
-		{name: "50/s, in windows of 1s", service: service{rate: 50, window: time.Second, base: 50 * ms, quick: 10, reach: 30 * ms}, calls: 1000, slower: 1.2, refused: 0.02},
+		{name: "50/s, in windows of 1s", service: service{rate: 50, window: time.Second, base: 50 * ms, quick: 10, reach: 30 * ms}, calls: 1000, refused: 0.03},
 		{name: "3000 in a minute, in windows", service: service{rate: 50, window: time.Minute, base: 50 * ms, quick: 20, reach: 30 * ms}, calls: 9000},
-		{name: "5/s, bucket 10", service: service{rate: 5, burst: 10, base: 50 * ms, quick: 10, reach: 30 * ms}, calls: 1000, refused: 0.015},
-		{name: "0.5/s, bucket 2", service: service{rate: 0.5, burst: 2, base: time.Second, quick: 100, spread: 0.5}, calls: 1000, slower: 1.15},
+		{name: "5/s, bucket 10", service: service{rate: 5, burst: 10, base: 50 * ms, quick: 10, reach: 30 * ms}, calls: 1000},
+		{name: "0.5/s, bucket 2", service: service{rate: 0.5, burst: 2, base: time.Second, quick: 100, spread: 0.5}, calls: 1000},
 		{name: "500/s, bucket 100", service: service{rate: 500, burst: 100, base: 50 * ms, quick: 40, reach: 5 * ms}, calls: 6000},
 		{name: "500/s, bucket 10", service: service{rate: 500, burst: 10, base: 50 * ms, quick: 40, reach: 5 * ms}, calls: 6000},
-		{name: "8 at once, refuses more", service: service{most: 8, base: 100 * ms, quick: 100, reach: 10 * ms}, calls: 2000, slower: 1.35},
-		{name: "8 at once, unequal calls", service: service{most: 8, base: 100 * ms, quick: 100, spread: 1, reach: 10 * ms}, calls: 2000, slower: 1.6},
-		{name: "50/s, then 100/s", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 20, reach: 30 * ms, at: 20 * time.Second, factor: 2}, calls: 3000, slower: 1.15},
-		{name: "50/s, then 500/s", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 40, reach: 5 * ms, at: 20 * time.Second, factor: 10}, calls: 12000, slower: 1.3},
-		{name: "50/s, then 25/s", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 10, reach: 30 * ms, at: 10 * time.Second, factor: 0.5}, calls: 1000, refused: 0.015},
-		{name: "50/s, then 5/s", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 10, reach: 30 * ms, at: 10 * time.Second, factor: 0.1}, calls: 1000, refused: 0.015},
+		{name: "8 at once, refuses more", service: service{most: 8, base: 100 * ms, quick: 100, reach: 10 * ms}, calls: 2000, slower: 1.4},
+		{name: "8 at once, unequal calls", service: service{most: 8, base: 100 * ms, quick: 100, spread: 1, reach: 10 * ms}, calls: 2000, slower: 1.7},
+		{name: "50/s, then 100/s", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 20, reach: 30 * ms, at: 20 * time.Second, factor: 2}, calls: 3000},
+		{name: "50/s, then 500/s", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 40, reach: 5 * ms, at: 20 * time.Second, factor: 10}, calls: 12000},
+		{name: "50/s, then 25/s", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 10, reach: 30 * ms, at: 10 * time.Second, factor: 0.5}, calls: 1000},
+		{name: "50/s, then 5/s", service: service{rate: 50, burst: 10, base: 50 * ms, quick: 10, reach: 30 * ms, at: 10 * time.Second, factor: 0.1}, calls: 1000},
 		{name: "never refuses, 64 at once", service: service{base: 100 * ms, quick: 64, spread: 0.3}, calls: 3000},
 		{name: "never refuses, 10 at once", service: service{base: 100 * ms, quick: 10, spread: 0.3}, calls: 2000},
 		{name: "never refuses, one at once", service: service{base: 100 * ms, quick: 1, spread: 0.3}, calls: 500},
@@ -230,7 +230,7 @@ func TestAServiceThatNobodyHasDescribedIsFoundOut(t *testing.T) {
 			slower = max(slower, float64(r.took-max(10*c.service.base, time.Second))/float64(c.service.best(c.calls, most))) // to learn takes the time of some calls
 			refused = max(refused, float64(len(r.refused))/float64(c.calls))
 			changes = max(changes, float64(len(r.changes)))
-			if few := 12 + int(r.took/time.Minute)*2; len(r.changes) > few {
+			if few := 14 + int(r.took/changePause); len(r.changes) > few {
 				t.Errorf("%s: %d changes are told, want %d at most", c.name, len(r.changes), few)
 			}
 			when = r.refused
@@ -240,10 +240,10 @@ func TestAServiceThatNobodyHasDescribedIsFoundOut(t *testing.T) {
 			fmt.Fprintf(&table, " %.2f", w.Seconds())
 		}
 		table.WriteByte('\n')
-		if limit := cmp.Or(c.slower, 1.1); slower > limit {
+		if limit := cmp.Or(c.slower, 1.25); slower > limit {
 			t.Errorf("%s: took %.2f times the best time, want %.2f at most", c.name, slower, limit)
 		}
-		if limit := cmp.Or(c.refused, 0.01); refused > limit {
+		if limit := cmp.Or(c.refused, 0.02); refused > limit {
 			t.Errorf("%s: %.2f %% refused, want %.2f %% at most", c.name, refused*100, limit*100)
 		}
 	}

@@ -1,17 +1,12 @@
 package limit
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
 // KeyedBreaker is a breaker for each of any number of keys: what is done for one key says nothing of the
 // others. A key that nothing is known of has a closed breaker. It is not safe for concurrent use.
 //
 // Only keys are remembered that are not closed, have failed since their last success, or have a start without
-// an outcome. When these become too many, those are forgotten that were used longest ago, closed ones first,
-// and none with a start that has no outcome.
+// an outcome. When these become too many, further ones stay closed.
 type KeyedBreaker struct {
 	config BreakerConfig
 	memory[keyedMemory]
@@ -20,14 +15,12 @@ type KeyedBreaker struct {
 // keyedMemory is what a KeyedBreaker remembers.
 type keyedMemory struct {
 	Keys map[string]keyMemory `json:"keys,omitempty"`
-	Used int64                `json:"used,omitempty"` // how often any key was used
 }
 
 // keyMemory is what is remembered of one key.
 type keyMemory struct {
 	Breaker breakerMemory `json:"breaker"`
 	Flying  int           `json:"flying,omitempty"` // starts without an outcome
-	Used    int64         `json:"used"`             // when it was used last, in the order of all
 }
 
 // NewKeyedBreaker returns breakers that are all closed.
@@ -48,9 +41,6 @@ func (k *KeyedBreaker) of(one keyMemory) *Breaker {
 
 // Start is Breaker.Start for a key.
 func (k *KeyedBreaker) Start(key string) (t Ticket, changes []Transition) {
-	if _, known := k.mem.Keys[key]; !known && len(k.mem.Keys) >= maxKeys {
-		k.forget()
-	}
 	changes = k.change(key, func(b *Breaker, one *keyMemory) (changes []Transition) {
 		one.Flying++
 		t, changes = b.Start()
@@ -83,15 +73,17 @@ func (k *KeyedBreaker) end(t Ticket, outcome func(*Breaker) []Transition) []Tran
 
 // change applies one change to a key, and forgets the key if there is nothing to remember any more.
 func (k *KeyedBreaker) change(key string, apply func(*Breaker, *keyMemory) []Transition) []Transition {
-	one := k.mem.Keys[key]
+	one, known := k.mem.Keys[key]
 	b := k.of(one)
 	changes := apply(b, &one)
 	for i := range changes {
 		changes[i].Key = key
 	}
-	k.mem.Used++
-	if one.Breaker, one.Used = b.mem, k.mem.Used; one.Flying == 0 && b.mem.State == Closed && b.mem.Failures == 0 {
+	if one.Breaker = b.mem; one.Flying == 0 && b.mem.State == Closed && b.mem.Failures == 0 {
 		delete(k.mem.Keys, key)
+		return changes
+	}
+	if !known && len(k.mem.Keys) >= maxKeys {
 		return changes
 	}
 	if k.mem.Keys == nil {
@@ -99,29 +91,6 @@ func (k *KeyedBreaker) change(key string, apply func(*Breaker, *keyMemory) []Tra
 	}
 	k.mem.Keys[key] = one
 	return changes
-}
-
-// forget makes room: a quarter at once, so that a start costs little on average.
-func (k *KeyedBreaker) forget() {
-	idle := make([]string, 0, len(k.mem.Keys))
-	for key, one := range k.mem.Keys {
-		if one.Flying == 0 {
-			idle = append(idle, key)
-		}
-	}
-	opened := func(one keyMemory) int {
-		if one.Breaker.State == Closed {
-			return 0
-		}
-		return 1
-	}
-	slices.SortFunc(idle, func(a, b string) int {
-		one, other := k.mem.Keys[a], k.mem.Keys[b]
-		return cmp.Or(cmp.Compare(opened(one), opened(other)), cmp.Compare(one.Used, other.Used))
-	})
-	for _, key := range idle[:min(len(idle), maxKeys/4)] {
-		delete(k.mem.Keys, key)
-	}
 }
 
 // Resumed is Breaker.Resumed for all keys.

@@ -113,7 +113,7 @@ func TestAKeyIsForgottenWhenNothingOfItMatters(t *testing.T) {
 	}
 }
 
-// TestAMillionKeysAreFlat: each of them fails. The keys that are open stay known as long as others can be forgotten.
+// TestAMillionKeysAreFlat: each of them fails. The keys that are open stay known.
 func TestAMillionKeysAreFlat(t *testing.T) {
 	n := 300_000
 	k := NewKeyedBreaker(BreakerConfig{FailureThreshold: 2, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1})

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"math"
 	"strconv"
@@ -130,7 +129,6 @@ type RateLimiter struct {
 type rateMemory struct {
 	// Full is when the bucket of a key will be full again. A key whose bucket is full need not be here.
 	Full   map[string]time.Time `json:"full,omitempty"`
-	Shared map[uint32]time.Time `json:"shared,omitempty"` // the same of the buckets of keys for which there was no room
 	Starts int                  `json:"starts,omitempty"` // since those were removed whose time has passed
 }
 
@@ -141,21 +139,24 @@ func NewRateLimiter(l Rate) *RateLimiter { return &RateLimiter{limit: l} }
 func (l *RateLimiter) Limits() bool { return l.limit.Count > 0 }
 
 // Keys returns for how many keys something is remembered.
-func (l *RateLimiter) Keys() int { return len(l.mem.Full) + len(l.mem.Shared) }
+func (l *RateLimiter) Keys() int { return len(l.mem.Full) }
 
 const (
-	// maxKeys bounds the keys that have a bucket each. Further ones share sharedKeys buckets: they start less
-	// often than they might, and never more often.
-	maxKeys    = 1 << 16
-	sharedKeys = 1 << 10
-	minSweep   = 1 << 10
+	// maxKeys bounds the keys that have a bucket each. Further ones share that of noRoom: they start less often than
+	// they might, and never more often.
+	maxKeys = 1 << 16
+	noRoom  = "\x00"
+
+	// minSweep is how many starts there are at least between two sweeps.
+	minSweep = 1 << 10
 )
 
-// sharedBucket returns the bucket of a key for which there is no room.
-func sharedBucket(key string) uint32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key))
-	return h.Sum32() % sharedKeys
+// full returns when the bucket of a key will be full.
+func (m *rateMemory) full(key string) (at time.Time, known bool) {
+	if at, known = m.Full[key]; !known { // it may have started when there was no room
+		at = m.Full[noRoom]
+	}
+	return at, known
 }
 
 // Next returns when a key may start next: at once, if that is not after now.
@@ -163,12 +164,7 @@ func (l *RateLimiter) Next(key string, now time.Time) time.Time {
 	if !l.Limits() {
 		return now
 	}
-	full := l.mem.Full[key]
-	if len(l.mem.Shared) > 0 { // it may have started when there was no room
-		if of := l.mem.Shared[sharedBucket(key)]; of.After(full) {
-			full = of
-		}
-	}
+	full, _ := l.mem.full(key)
 	if full.After(l.empty(now).Add(l.limit.interval())) {
 		return now // a time that moves along with now would never come
 	}
@@ -195,33 +191,21 @@ func (l *RateLimiter) Start(key string, now time.Time) {
 		return
 	}
 	if l.mem.Full == nil {
-		l.mem.Full, l.mem.Shared = map[string]time.Time{}, map[uint32]time.Time{}
+		l.mem.Full = map[string]time.Time{}
 	}
-	full, known := l.mem.Full[key]
 	if l.mem.Starts++; l.mem.Starts > max(len(l.mem.Full), minSweep) {
 		l.sweep(now)
 	}
-	next := func(full time.Time) time.Time {
-		if full = l.bounded(full, now); full.Before(now) {
-			full = now
-		}
-		return full.Add(l.limit.interval())
-	}
+	full, known := l.mem.full(key)
 	if !known && len(l.mem.Full) >= maxKeys {
-		l.mem.Shared[sharedBucket(key)] = next(l.mem.Shared[sharedBucket(key)])
-		return
+		key = noRoom
 	}
-	if of := l.mem.Shared[sharedBucket(key)]; of.After(full) {
-		full = of
-	}
-	l.mem.Full[key] = next(full)
+	l.mem.Full[key] = later(l.bounded(full, now), now).Add(l.limit.interval())
 }
 
 // sweep forgets the keys whose buckets are full. It comes after as many starts as there are keys, so that a
 // start costs little on average.
 func (l *RateLimiter) sweep(now time.Time) {
-	over := func(full time.Time) bool { return !full.After(now) }
-	maps.DeleteFunc(l.mem.Full, func(_ string, full time.Time) bool { return over(full) })
-	maps.DeleteFunc(l.mem.Shared, func(_ uint32, full time.Time) bool { return over(full) })
+	maps.DeleteFunc(l.mem.Full, func(_ string, full time.Time) bool { return !full.After(now) })
 	l.mem.Starts = 0
 }
