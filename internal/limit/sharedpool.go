@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -24,26 +24,21 @@ const (
 )
 
 // SharedPool lets the jobs of one machine share slots, without a daemon: a slot is a file that is locked while it is
-// held, and the kernel unlocks the files of a process that dies. Who finds no free slot takes a ticket, also a locked
-// file. Only the owner of the oldest ticket looks for a free slot, so that no job starves whatever the others do.
+// held, and the kernel unlocks the files of a process that dies. One at a time looks for a free slot: who has the
+// turn, also a locked file. All others wait for that, so that no job starves which gives its slots back later.
 // It is safe for concurrent use.
 type SharedPool struct {
 	Name  string
 	Slots int
 
 	dir   string
-	users *flock.Flock // shared while the pool is used: how many slots it has cannot change
-
-	mu    sync.Mutex
-	held  map[int]bool  // slots of this process
-	next  int           // where to look first
+	users *flock.Flock  // shared while the pool is used: how many slots it has cannot change
 	freed chan struct{} // this process has released a slot
 }
 
 // SharedSlot is a slot that is held.
 type SharedSlot struct {
 	pool *SharedPool
-	n    int
 	file *flock.Flock
 }
 
@@ -83,15 +78,14 @@ const guardPatience = 10 * time.Second
 // *SharedPoolSizeError.
 func OpenSharedPool(ctx context.Context, home, name string, slots int) (_ *SharedPool, err error) {
 	p := &SharedPool{
-		Name: name, Slots: slots, dir: filepath.Join(home, "pools", name), held: map[int]bool{},
-		freed: make(chan struct{}, 1),
+		Name: name, Slots: slots, dir: filepath.Join(home, "pools", name), freed: make(chan struct{}, 1),
 	}
 	defer func() {
 		if _, other := errors.AsType[*SharedPoolSizeError](err); err != nil && !other {
 			err = fmt.Errorf("pool %s: %w", name, err)
 		}
 	}()
-	if err := os.MkdirAll(p.file("waiting"), 0o700); err != nil {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardPatience)
@@ -138,73 +132,41 @@ func (p *SharedPool) file(name string) string { return filepath.Join(p.dir, name
 func (p *SharedPool) Close() error { return p.users.Unlock() }
 
 const (
-	firstPoll = 2 * time.Millisecond
-	lastPoll  = 10 * time.Millisecond
+	poll      = 5 * time.Millisecond
 	pollShare = 50 // looking takes at most this part of the time
 )
 
 // Acquire waits for a free slot. It returns context.Cause(ctx) when ctx ends first.
-func (p *SharedPool) Acquire(ctx context.Context) (*SharedSlot, error) {
-	waiting, err := p.tickets()
-	if err == nil && len(waiting) == 0 {
-		if s, err := p.try(); s != nil || err != nil {
+func (p *SharedPool) Acquire(ctx context.Context) (s *SharedSlot, err error) {
+	turn := flock.New(p.file("turn"))
+	if locked, err := turn.TryLockContext(ctx, poll); !locked {
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	defer check.Join(&err, turn.Unlock)
+	for {
+		began := time.Now()
+		if s, err = p.try(); s != nil || err != nil {
 			return s, err
 		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	t, err := p.newTicket()
-	if err != nil {
-		return nil, err
-	}
-	s, err := p.wait(ctx, t)
-	return s, errors.Join(err, t.drop())
-}
-
-// wait waits until a ticket is the oldest and a slot is free.
-func (p *SharedPool) wait(ctx context.Context, t *ticket) (*SharedSlot, error) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for poll := firstPoll; ; {
 		select {
-		case <-timer.C:
+		case <-time.After(max(poll, pollShare*time.Since(began))):
 		case <-p.freed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		began := time.Now()
-		first, err := t.first()
-		if err != nil {
-			return nil, err
-		}
-		if first {
-			if s, err := p.try(); s != nil || err != nil {
-				return s, err
-			}
-		}
-		timer.Reset(max(poll, pollShare*time.Since(began)))
-		poll = min(2*poll, lastPoll)
 	}
 }
 
 // try takes a slot if one is free, and else returns nil.
 func (p *SharedPool) try() (*SharedSlot, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.Slots {
-		n := (p.next + i) % p.Slots
-		if p.held[n] {
-			continue
-		}
+	for n := range p.Slots {
 		file := flock.New(p.file("slot-" + strconv.Itoa(n+1)))
 		locked, err := file.TryLock()
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
 		}
 		if locked {
-			p.held[n], p.next = true, n
-			return &SharedSlot{pool: p, n: n, file: file}, nil
+			return &SharedSlot{pool: p, file: file}, nil
 		}
 	}
 	return nil, nil
@@ -212,13 +174,9 @@ func (p *SharedPool) try() (*SharedSlot, error) {
 
 // Release gives the slot back.
 func (s *SharedSlot) Release() error {
-	p := s.pool
-	p.mu.Lock()
-	delete(p.held, s.n)
-	p.mu.Unlock()
 	err := s.file.Unlock()
 	select {
-	case p.freed <- struct{}{}:
+	case s.pool.freed <- struct{}{}:
 	default:
 	}
 	return err

@@ -3,14 +3,9 @@ package limit
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/gofrs/flock"
 )
 
 func open(t *testing.T, home string, slots int) *SharedPool {
@@ -53,70 +48,63 @@ func TestNoMoreSlotsAreHeldThanThePoolHas(t *testing.T) {
 	if most.Load() > slots {
 		t.Errorf("%d slots were held at once, of %d", most.Load(), slots)
 	}
-	left, err := filepath.Glob(filepath.Join(home, "pools/test/waiting/*"))
-	if len(left) > 0 || err != nil {
-		t.Errorf("tickets are left: %v %v", left, err)
-	}
 }
 
-func TestTheOldestTicketGetsTheSlotThatIsReleased(t *testing.T) {
+// A job that gives a slot back and asks again at once must leave one to who has waited.
+func TestAGreedyJobLeavesTheTurnToOthers(t *testing.T) {
 	home := t.TempDir()
 	greedy, other := open(t, home, 1), open(t, home, 1)
-	held, err := greedy.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for !done.Load() {
+				s, err := greedy.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = s.Release()
+			}
+		})
 	}
-	got := make(chan string, 2)
-	wait := func(p *SharedPool, name string) {
-		s, err := p.Acquire(t.Context())
+	for range 3 {
+		s, err := other.Acquire(t.Context())
 		if err != nil {
 			t.Error(err)
+			break
 		}
-		got <- name
 		_ = s.Release()
 	}
-	tickets := func(n int) {
-		for {
-			if names, err := greedy.tickets(); len(names) == n || err != nil {
-				return
-			}
-		}
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { wait(other, "other") })
-	tickets(1)
-	wg.Go(func() { wait(greedy, "greedy") })
-	tickets(2)
-	_ = held.Release()
+	done.Store(true)
 	wg.Wait()
-	if first := <-got; first != "other" {
-		t.Errorf("%s came first, though it asked last", first)
-	}
 }
 
-// After the clock was set back, those who come later must not all be before those who wait.
-func TestAClockThatIsSetBackTakesNobodysTurn(t *testing.T) {
-	p := open(t, t.TempDir(), 1)
-	waits := p.ticketOf(time.Now().Add(time.Hour))
-	if err := waits.lock(); err != nil {
-		t.Fatal(err)
-	}
-	if first, err := waits.first(); !first || err != nil {
-		t.Errorf("the only ticket: %t, %v", first, err)
-	}
-	later, err := p.newTicket()
+func TestAWaitForASlotCanBeStopped(t *testing.T) {
+	home := t.TempDir()
+	p := open(t, home, 1)
+	held, err := p.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first, err := later.first(); first || err != nil {
-		t.Errorf("who comes later is before who waits: %v", err)
+	ctx, stop := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped")
+	var wg sync.WaitGroup
+	for range 2 { // one has the turn, and one waits for it
+		wg.Go(func() {
+			if _, err := p.Acquire(ctx); !errors.Is(err, stopped) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
-	if err := errors.Join(waits.drop(), later.drop()); err != nil {
-		t.Error(err)
+	stop(stopped)
+	wg.Wait()
+	_ = held.Release()
+	again, err := open(t, home, 1).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if left, err := p.tickets(); len(left) > 0 || err != nil {
-		t.Errorf("tickets are left: %v, %v", left, err)
-	}
+	_ = again.Release()
 }
 
 func TestAPoolInUseHasOneSize(t *testing.T) {
@@ -130,34 +118,6 @@ func TestAPoolInUseHasOneSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, home, 3)
-}
-
-func TestATicketOfTheDeadIsRemoved(t *testing.T) {
-	home := t.TempDir()
-	p := open(t, home, 1)
-	dead := filepath.Join(home, "pools/test/waiting/00000000000000000001-1-1")
-	if err := os.WriteFile(dead, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s, err := p.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = s.Release()
-	if _, err := os.Stat(dead); err == nil {
-		t.Error("the ticket is still there")
-	}
-	live := flock.New(dead)
-	if ok, err := live.TryLock(); !ok {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if s, err := p.Acquire(ctx); err == nil {
-		t.Error("a ticket that somebody holds did not come first")
-		_ = s.Release()
-	}
-	_ = live.Unlock()
 }
 
 func TestPoolsAreNamedWithTheirSlots(t *testing.T) {
