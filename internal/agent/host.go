@@ -61,10 +61,6 @@ type Host interface {
 	// start is to be answered by ReportStep or ReleaseStep. The error is a stop.
 	AdmitStep(ctx context.Context, b StepBreaker) (t limit.Ticket, refusal string, err error)
 
-	// StepRefusal returns why the breaker of a step would refuse a start after d whatever happens until then,
-	// or nothing.
-	StepRefusal(ctx context.Context, b StepBreaker, d time.Duration) (refusal string, err error)
-
 	// ReportStep tells the breaker of a step how a start ended.
 	ReportStep(b StepBreaker, t limit.Ticket, success bool)
 
@@ -205,7 +201,7 @@ func (s *StepBreakers) AdmitStep(_ context.Context, b StepBreaker) (t limit.Tick
 	s.with(b, now, func(one *limit.Breaker) (transitions []limit.Transition) {
 		switch one.Admit(now).Verdict {
 		case limit.Shut:
-			refusal = b.shut()
+			refusal = fmt.Sprintf("the circuit breaker of %s is open", b.Step)
 		case limit.Full:
 			refusal = fmt.Sprintf("the circuit breaker of %s is half-open, and its probes are running", b.Step)
 		case limit.Run:
@@ -214,20 +210,6 @@ func (s *StepBreakers) AdmitStep(_ context.Context, b StepBreaker) (t limit.Tick
 		return transitions
 	})
 	return t, refusal, nil
-}
-
-func (b StepBreaker) shut() string { return fmt.Sprintf("the circuit breaker of %s is open", b.Step) }
-
-// StepRefusal is that of a Host.
-func (s *StepBreakers) StepRefusal(_ context.Context, b StepBreaker, d time.Duration) (refusal string, err error) {
-	at := time.Now().Add(d)
-	s.with(b, at, func(one *limit.Breaker) []limit.Transition {
-		if one.Admit(at).Verdict == limit.Shut {
-			refusal = b.shut()
-		}
-		return nil
-	})
-	return refusal, nil
 }
 
 // ReportStep is that of a Host.

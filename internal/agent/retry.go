@@ -112,15 +112,6 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 		if !d.Retry {
 			return end, nil
 		}
-		if gate, guarded := r.breaker(st); guarded { // when it will still be open after the delay, there is nothing to wait for
-			refusal, err := r.x.host.StepRefusal(ctx, gate, d.Delay)
-			if err != nil {
-				return stepEnd{}, err
-			}
-			if refusal != "" {
-				return end.refused(refusal), nil
-			}
-		}
 		r.emit(r.stepRetrying(st, failure, d))
 		if err := r.pause(ctx, d.Delay); err != nil {
 			return stepEnd{}, err

@@ -732,9 +732,6 @@ type RetryState struct {
 	// The next attempt runs while nothing else does.
 	Alone bool `json:"alone,omitempty"`
 
-	// By which it comes later than the policy says, because many others are due then.
-	SpreadMS Millis `json:"spread_ms,omitempty"`
-
 	// How long the service has asked to be left alone, if it has.
 	AskedMS Millis `json:"asked_ms,omitempty"`
 

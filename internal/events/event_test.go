@@ -108,7 +108,7 @@ func samples() []Event {
 			Step:       "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
 			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
-			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, AskedMS: delay, SpreadMS: delay, Alone: true, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
+			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, AskedMS: delay, Alone: true, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
 			Commit: "d4e5f6", Conflicts: []Conflict{{Path: "a b.go", Message: "CONFLICT (content)", With: []string{"item_1", "item_2"}}}, Resolve: true,
 		},
 		AgentSkipped{ItemID: "item_1", Reason: "handled"},

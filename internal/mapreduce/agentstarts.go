@@ -32,27 +32,13 @@ func (j *owner) budget() limit.Budget {
 func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (slot int,
 	t agent.AgentTicket, refusal *agent.Failure, err error,
 ) {
-	waits, item := false, a.ItemIndex
+	item := a.ItemIndex
 	if a.ItemID == "" {
 		item = -1
 	}
-	defer func() {
-		if waits {
-			h.starts.mu.Lock()
-			h.starts.waiting--
-			h.starts.mu.Unlock()
-		}
-	}()
 	for {
 		h.starts.mu.Lock()
 		t, wait, err := h.starts.admit(item, ask, time.Now())
-		if wait == reservedWait { // for money, or for the probe of a limit
-			if !waits {
-				waits = true
-				h.starts.waiting++
-			}
-			wait *= time.Duration(1 + a.ItemIndex%(1+h.starts.waiting/asksPerSecond))
-		}
 		if spent, ok := errors.AsType[*limit.JobSpent](err); ok && !h.starts.reached {
 			h.starts.reached = true
 			h.emit(events.BudgetReached{

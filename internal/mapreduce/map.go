@@ -93,7 +93,6 @@ func (j *owner) runPool(ctx context.Context, s source, due, alone []dueItem) (Re
 	}
 	for _, d := range due {
 		p.again(d)
-		j.crowds.add(d.due)
 	}
 	p.suspects.waiting = slices.DeleteFunc(p.suspects.waiting, p.dropSkipped)
 	looking, enough := context.WithCancel(ctx)

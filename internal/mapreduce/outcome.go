@@ -184,20 +184,15 @@ func (j *owner) recordFailure(e *attemptEnd) int64 {
 		f.Type, f.Message = retry.TypeMergeConflict, "it was not resolved: "+f.Message
 		o.Commit = flight.Resolve
 	}
-	rnd := retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number))
 	d := j.Fold.Policy.Decide(errorpolicy.Outcome{
 		Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry,
-	}, now, rnd)
+	}, now, retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number)))
 	failure := f.Failure
 	failure.Type = retry.Classify(failure)
 	failure.Message = retry.Headline(d.Retry.Reason, failure.Message, "")
 	failed := events.AgentFailed{
 		AttemptID: a.AttemptID(), Worker: a.Worker, Place: o.Place, DurationMS: events.Millis(o.Duration),
 		ItemOutput: o.ItemOutput, Step: f.Step, Outputs: j.printed.take(a.ID), Commit: o.Commit,
-	}
-	if p := j.workflow.ErrorPolicy; d.Action.RunsAgain() && p.RetryConfig != nil {
-		spread := j.crowds.spread(&d.Retry, *p.RetryConfig, p.RetryRatio != nil, now, rnd)
-		failed.Retry = &events.RetryState{SpreadMS: events.Millis(spread)}
 	}
 	return j.fail(failed, failure, d, now)
 }
@@ -240,13 +235,13 @@ func (j *owner) fail(e events.AgentFailed, f retry.Failure, d errorpolicy.Decisi
 func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 	delay, at := events.Millis(d.Delay), now.Add(d.Delay)
 	e.DelayMS, e.RetryAt = &delay, &at
-	r := cmp.Or(e.Retry, new(events.RetryState))
-	r.Alone, r.Attempts, r.WaitedMS = d.State.Alone, d.State.Attempts, events.Millis(d.State.Waited)
-	r.PreviousMS, r.AskedMS = events.Millis(d.State.Previous), events.Millis(d.Asked)
-	if !d.State.ExpiresAt.IsZero() {
-		r.ExpiresAt = &d.State.ExpiresAt
+	e.Retry = &events.RetryState{
+		Alone: d.State.Alone, Attempts: d.State.Attempts, WaitedMS: events.Millis(d.State.Waited),
+		PreviousMS: events.Millis(d.State.Previous), AskedMS: events.Millis(d.Asked),
 	}
-	e.Retry = r
+	if !d.State.ExpiresAt.IsZero() {
+		e.Retry.ExpiresAt = &d.State.ExpiresAt
+	}
 }
 
 // recordSkipped settles an item as skipped, because somebody asked for it.

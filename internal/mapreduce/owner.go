@@ -69,9 +69,6 @@ type owner struct {
 	// agents lower it.
 	room atomic.Int64
 
-	// crowds count the retries that are due at the same time.
-	crowds crowds
-
 	// stages are those of the rollout of the map phase.
 	stages []limits.Stage
 }

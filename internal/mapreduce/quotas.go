@@ -21,8 +21,6 @@ type starts struct {
 	ledger  *limit.Ledger
 	open    map[int64]start // by the ID of their tickets
 
-	// agents that ask again each second: for money that others have reserved, or while others probe a limit
-	waiting int
 	reached bool  // the budget of the job is spent, and that was recorded
 	stop    error // no agent starts any more that has to wait: the job stops
 }
@@ -91,12 +89,8 @@ func (s *starts) before(ask agent.AgentAsk) []gateKey {
 	return keys
 }
 
-// reservedWait is how often agents that wait for money that others have reserved ask again. When more of them
-// wait than asksPerSecond, most ask less often: what is free is soon taken by one of them.
-const (
-	reservedWait  = time.Second
-	asksPerSecond = 8
-)
+// reservedWait is how often agents that wait for money that others have reserved ask again.
+const reservedWait = time.Second
 
 // admit asks the gates and the ledger at once, so that nobody holds one while it waits for another. Without a
 // ticket it says how long to wait.

@@ -132,36 +132,3 @@ func TestARatioHoldsOverResumes(t *testing.T) {
 		}
 	})
 }
-
-// TestItemsThatFailTogetherAreNotTriedAgainTogether: 300 time out at the same moment.
-func TestItemsThatFailTogetherAreNotTriedAgainTogether(t *testing.T) {
-	for name, c := range map[string]struct {
-		ratio string
-		most  int // retries in a second
-	}{
-		"with a ratio":    {"  retry_ratio: {ratio: 5, min: 300}\n", 90},
-		"without a ratio": {"", 300},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conf := config(t, fake(func(k call) answer {
-					return answer{takes: 10 * time.Second, code: map[bool]int{true: 1}[k.attempt == "1"]}
-				}))
-				r := run(t, conf, workflowOf(300, 300, "error_policy:\n  on_item_failure: retry\n"+c.ratio+
-					"  retry_config: {max_attempts: 2, backoff: fixed, initial_delay: 1s, retry_budget: 1m}\n"))
-				if r.Metrics.Successful != 300 {
-					t.Fatalf("got %+v", r.Metrics)
-				}
-				_, retries := retriesOf(recordsOf(t, r.Job))
-				seconds, most := map[time.Duration]int{}, 0
-				for _, at := range retries {
-					seconds[at.Truncate(time.Second)]++
-					most = max(most, seconds[at.Truncate(time.Second)])
-				}
-				if len(retries) != 300 || most > c.most || c.ratio == "" && most < 300 {
-					t.Errorf("%d retries, at most %d in a second, want 300 and at most %d", len(retries), most, c.most)
-				}
-			})
-		})
-	}
-}

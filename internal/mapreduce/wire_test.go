@@ -121,11 +121,6 @@ func (h farHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (limit.Tick
 	return sent(t), refusal, err
 }
 
-func (h farHost) StepRefusal(ctx context.Context, b agent.StepBreaker, d time.Duration) (string, error) {
-	h.calls.Add(1)
-	return h.Host.StepRefusal(ctx, sent(b), d)
-}
-
 func (h farHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
 	h.calls.Add(1)
 	h.Host.ReportStep(sent(b), sent(t), success)
@@ -223,7 +218,7 @@ func count[E any](list []E, is func(E) bool) int {
 // slowThroughJSON are tests that plain `go test` does not run a second time. They take long, and are about the files of a job or its limits
 // rather than about what runs its attempts. `make through-json` runs them too.
 const slowThroughJSON = "LogCut|QueueAhead|KilledRunAre|LogHasLost|Damaged|LostJournal|Checkpoint|TheJSONOf|Fold|Summary|FarAhead|HoldsOverResumes|" +
-	"WhereverTheLogIsCut|MadeWorseByRetries|ManyKeys|ComeBackSpread|TriedAgainTogether|RateOfAService|MayHaveChangedRunsAgain|LeftOfAJob"
+	"WhereverTheLogIsCut|MadeWorseByRetries|ManyKeys|RateOfAService|MayHaveChangedRunsAgain|LeftOfAJob"
 
 // All that jobs do they do as well when nothing but JSON passes between them and what runs their attempts.
 func TestJobsRunThroughJSON(t *testing.T) {

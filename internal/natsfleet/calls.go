@@ -23,7 +23,6 @@ type (
 		Breaker agent.StepBreaker `json:"breaker"`
 		Ticket  limit.Ticket      `json:"ticket,omitzero"`
 		Success bool              `json:"success,omitempty"`
-		After   time.Duration     `json:"after,omitempty"`
 	}
 	stepResult struct {
 		Ticket  limit.Ticket `json:"ticket,omitzero"`
@@ -60,7 +59,6 @@ type (
 
 const (
 	callAdmitStep    = "admit_step"
-	callStepRefusal  = "step_refusal"
 	callReportStep   = "report_step"
 	callReleaseStep  = "release_step"
 	callStepTurn     = "step_turn"
@@ -115,7 +113,6 @@ type callHandler func(c *coordinator, q fleet.Call, f *flight) (any, error)
 // handlers are the methods that workers call.
 var handlers = map[string]callHandler{
 	callAdmitStep:    stepCall,
-	callStepRefusal:  stepCall,
 	callReportStep:   stepCall,
 	callReleaseStep:  stepCall,
 	callStepTurn:     handler((*coordinator).stepTurn),
@@ -306,9 +303,6 @@ func (c *coordinator) stepCalled(q fleet.Call, _ *flight, args stepArgs) (any, e
 			c.keep(q.From, stepTicket(b, t), func() { c.host.ReleaseStep(b, t) })
 		}
 		return stepResult{t, refusal}, err
-	case callStepRefusal:
-		refusal, err := c.host.StepRefusal(c.life, b, args.After)
-		return stepResult{Refusal: refusal}, err
 	case callReportStep:
 		if c.drops(q.From, stepTicket(b, t)) {
 			c.host.ReportStep(b, t, args.Success)

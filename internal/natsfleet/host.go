@@ -218,13 +218,6 @@ func (h *workerHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (limit.
 	return r.Ticket, r.Refusal, err
 }
 
-// StepRefusal implements agent.Host.
-func (h *workerHost) StepRefusal(ctx context.Context, b agent.StepBreaker, d time.Duration) (string, error) {
-	var r stepResult
-	err := h.ask(ctx, h.job, callStepRefusal, 0, stepArgs{Breaker: b, After: d}, &r)
-	return r.Refusal, err
-}
-
 // ReportStep implements agent.Host. It waits for the coordinator, so that the step after it knows of the failure.
 func (h *workerHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
 	args := stepArgs{Breaker: b, Ticket: t, Success: success}
