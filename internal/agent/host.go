@@ -176,7 +176,7 @@ func (s *StepBreakers) Continue(phase string, last map[string]limit.Transition) 
 }
 
 // with calls do with the breaker of b, and tells the transitions that it returns.
-func (s *StepBreakers) with(b StepBreaker, now time.Time, do func(*limit.Breaker) []limit.Transition) {
+func (s *StepBreakers) with(b StepBreaker, do func(*limit.Breaker) []limit.Transition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.made[b]
@@ -185,7 +185,6 @@ func (s *StepBreakers) with(b StepBreaker, now time.Time, do func(*limit.Breaker
 			s.made = make(map[StepBreaker]*limit.Breaker)
 		}
 		one = limit.ContinueBreaker(b.Config, s.last[b.Phase][b.Step])
-		one.Resumed(now)
 		s.made[b] = one
 	}
 	for _, t := range do(one) {
@@ -198,7 +197,7 @@ func (s *StepBreakers) with(b StepBreaker, now time.Time, do func(*limit.Breaker
 // AdmitStep is that of a Host.
 func (s *StepBreakers) AdmitStep(_ context.Context, b StepBreaker) (t limit.Ticket, refusal string, err error) {
 	now := time.Now()
-	s.with(b, now, func(one *limit.Breaker) (transitions []limit.Transition) {
+	s.with(b, func(one *limit.Breaker) (transitions []limit.Transition) {
 		switch one.Admit(now).Verdict {
 		case limit.Shut:
 			refusal = fmt.Sprintf("the circuit breaker of %s is open", b.Step)
@@ -214,13 +213,12 @@ func (s *StepBreakers) AdmitStep(_ context.Context, b StepBreaker) (t limit.Tick
 
 // ReportStep is that of a Host.
 func (s *StepBreakers) ReportStep(b StepBreaker, t limit.Ticket, success bool) {
-	now := time.Now()
-	s.with(b, now, func(one *limit.Breaker) []limit.Transition { return one.End(t, success, now) })
+	s.with(b, func(one *limit.Breaker) []limit.Transition { return one.End(t, success, time.Now()) })
 }
 
 // ReleaseStep is that of a Host.
 func (s *StepBreakers) ReleaseStep(b StepBreaker, t limit.Ticket) {
-	s.with(b, time.Now(), func(one *limit.Breaker) []limit.Transition {
+	s.with(b, func(one *limit.Breaker) []limit.Transition {
 		one.Release(t)
 		return nil
 	})

@@ -91,10 +91,11 @@ func ContinueBreaker(c BreakerConfig, last Transition) *Breaker {
 	return b
 }
 
-// Admit returns whether a start would be admitted at now. It changes nothing.
+// Admit returns whether a start would be admitted at now. It changes nothing. No breaker is open for longer than its
+// timeout: when the clock was set back, it is tested at once.
 func (b *Breaker) Admit(now time.Time) Admission {
 	switch {
-	case b.mem.State == Open && now.Before(b.mem.Until):
+	case b.mem.State == Open && now.Before(b.mem.Until) && !b.mem.Until.After(now.Add(b.config.Timeout)):
 		return Admission{Verdict: Shut, Until: b.mem.Until}
 	case b.mem.State == HalfOpen && b.mem.Testing >= max(b.config.HalfOpenRequests, 1):
 		return Admission{Verdict: Full}
@@ -148,20 +149,4 @@ func (b *Breaker) Release(t Ticket) {
 	if t.Epoch == b.mem.Epoch && t.Test && b.mem.State == HalfOpen {
 		b.mem.Testing--
 	}
-}
-
-// Resumed records that the job is resumed at now. An open breaker half-opens no later than its timeout after
-// that, even if the clock was set back.
-func (b *Breaker) Resumed(now time.Time) {
-	if latest := now.Add(b.config.Timeout); b.mem.Until.After(latest) {
-		b.mem.Until = latest
-	}
-}
-
-// State returns the state at now: open turns into half-open when its timeout has passed.
-func (b *Breaker) State(now time.Time) BreakerState {
-	if b.mem.State == Open && !now.Before(b.mem.Until) {
-		return HalfOpen
-	}
-	return b.mem.State
 }

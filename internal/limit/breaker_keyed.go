@@ -92,13 +92,3 @@ func (k *KeyedBreaker) change(key string, apply func(*Breaker, *keyMemory) []Tra
 	k.mem.Keys[key] = one
 	return changes
 }
-
-// Resumed is Breaker.Resumed for all keys.
-func (k *KeyedBreaker) Resumed(now time.Time) {
-	for key, one := range k.mem.Keys {
-		b := k.of(one)
-		b.Resumed(now)
-		one.Breaker = b.mem
-		k.mem.Keys[key] = one
-	}
-}

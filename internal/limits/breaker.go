@@ -93,7 +93,7 @@ func (b *Breaker) Apply(r events.Record, _ Job) {
 	case events.AgentLost:
 		b.release(e.ItemIndex)
 	case events.JobResumed:
-		b.resumed(r.Time, e)
+		b.resumed(e)
 	default:
 		if scope, _, ok := events.Transition(r.Event); ok && scope == events.WorkflowScope {
 			b.Untold = b.Untold[min(1, len(b.Untold)):]
@@ -139,15 +139,13 @@ func (b *Breaker) release(index int) {
 
 // resumed takes note that the job goes on. What its attempts would have tested is not known, but of those that
 // are still attached. A retry of dead letters means that their cause is fixed.
-func (b *Breaker) resumed(now time.Time, e events.JobResumed) {
+func (b *Breaker) resumed(e events.JobResumed) {
 	for index := range b.Tickets {
 		if !e.IsAttached(index) {
 			b.release(index)
 		}
 	}
 	b.Untold = nil // the end of the run before has cut them off
-	b.One.Resumed(now)
-	b.Keyed.Resumed(now)
 	if e.Reason == events.ForDeadLetters {
 		b.reset()
 	}
