@@ -126,6 +126,8 @@ type details struct {
 	NextRetry time.Time `json:"next_retry,omitzero"`
 	// ToGo counts the items found so far that have no outcome yet.
 	ToGo int `json:"to_go"`
+	// Reused counts the items whose results of earlier jobs were taken over.
+	Reused int `json:"reused,omitempty"`
 	// Complete is set once all items have been found.
 	Complete bool `json:"selected"`
 	// PerSecond is the rate of finished items while the job runs.
@@ -220,7 +222,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 	running := s.State == jobs.Running
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now),
-		ToGo: j.ToGo(), Complete: j.Complete,
+		ToGo: j.ToGo(), Reused: j.Reused, Complete: j.Complete,
 		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label,
 			func(a view.Attempt) time.Duration { return a.Duration }),
 		Breakers: append([]view.Breaker{}, j.Breakers()...), Groups: []failureGroup{}, recorded: recorded,
@@ -302,8 +304,8 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 		return
 	}
 	m := d.Metrics
-	l.Printf("items: %d, successful %d, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%",
-		max(m.TotalItems, j.Total), m.Successful, m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
+	l.Printf("items: %d, successful %d%s, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%",
+		max(m.TotalItems, j.Total), m.Successful, reusedText(d.Reused), m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
 	d.printMerge(l)
 	d.printProgress(l, j, now)
 	if t := d.Attempts; t.Count > 0 {
@@ -313,10 +315,17 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 		}
 		l.Printf("attempts: %d%s (p50 %s, p90 %s, max %s)", t.Count, lost, t.MedianMS, t.P90MS, t.MaxMS)
 	}
+	if text := view.RetryCounts(j, ""); text != "" {
+		l.Print(text)
+	}
 	if d.Stragglers != nil {
 		l.Printf("stragglers: %s", d.Stragglers.Words())
 	}
-	for t, n := range check.ByKey(m.ErrorTypes) {
+	types := map[string]int{}
+	for _, g := range d.Groups {
+		types[g.ErrorType] += g.Count
+	}
+	for t, n := range check.ByKey(types) {
 		l.Printf("%s errors: %d", t, n)
 	}
 	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {

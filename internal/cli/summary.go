@@ -303,8 +303,8 @@ func (e finishedRun) counts() []string {
 		return nil
 	}
 	parts := []string{fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)}
-	if e.job != nil && e.job.Reused > 0 {
-		parts[0] += fmt.Sprintf(" (%d reused, unchanged)", e.job.Reused)
+	if e.job != nil {
+		parts[0] += reusedText(e.job.Reused)
 	}
 	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
 	parts = append(parts, tallies{
@@ -314,6 +314,14 @@ func (e finishedRun) counts() []string {
 		parts = append(parts, "input not fully read")
 	}
 	return parts
+}
+
+// reusedText says how many of the items that succeeded did not run.
+func reusedText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d reused, unchanged)", n)
 }
 
 // tallies are numbers of things, each with what it counts.

@@ -18,7 +18,10 @@ type Failures struct {
 	Ungrouped int
 
 	groups []*FailureGroup
-	byKey  map[string]*FailureGroup
+	byKey  map[string]int // their positions in groups
+
+	// The number of the group of each item, by index, from 1: a byte for each. Those in none of them have groupsKept+1.
+	groupOf []uint8
 }
 
 // Failure is the final failure of an item.
@@ -63,28 +66,50 @@ const (
 
 // add counts a failure in its group. A new group is not kept once there are groupsKept.
 func (f *Failures) add(now time.Time, e events.AgentFailed) {
+	f.forget(e.ItemIndex)
 	failure := Failure{now, e}
 	if len(f.Newest) == newestKept {
 		f.Newest = slices.Delete(f.Newest, 0, 1)
 	}
 	f.Newest = append(f.Newest, failure)
 	key := e.Status().String() + "\x00" + string(e.ErrorType) + "\x00" + e.ErrorSignature
-	if g, ok := f.byKey[key]; ok {
-		g.Count++
-		g.Last = now
-		g.varied = g.varied || g.Example.Error != e.Error
-		return
-	}
-	if len(f.groups) == groupsKept {
+	f.groupOf = append(f.groupOf, make([]uint8, max(e.ItemIndex+1-len(f.groupOf), 0))...)
+	n, known := f.byKey[key]
+	if !known && len(f.groups) == groupsKept {
 		f.Ungrouped++
+		f.groupOf[e.ItemIndex] = groupsKept + 1
 		return
 	}
-	if f.byKey == nil {
-		f.byKey = map[string]*FailureGroup{}
+	if !known {
+		if f.byKey == nil {
+			f.byKey = map[string]int{}
+		}
+		n = len(f.groups)
+		f.byKey[key] = n
+		f.groups = append(f.groups, &FailureGroup{Type: e.ErrorType, Signature: e.ErrorSignature})
 	}
-	g := &FailureGroup{Type: e.ErrorType, Signature: e.ErrorSignature, Count: 1, Example: failure, Last: now}
-	f.byKey[key] = g
-	f.groups = append(f.groups, g)
+	f.groupOf[e.ItemIndex] = uint8(n + 1)
+	g := f.groups[n]
+	if g.Count == 0 {
+		g.Example, g.varied = failure, false
+	}
+	g.Count++
+	g.Last = now
+	g.varied = g.varied || g.Example.Error != e.Error
+}
+
+// forget takes back the failure of an item that has got another end.
+func (f *Failures) forget(index int) {
+	if index >= len(f.groupOf) || f.groupOf[index] == 0 {
+		return
+	}
+	if n := int(f.groupOf[index]); n > groupsKept {
+		f.Ungrouped--
+	} else {
+		f.groups[n-1].Count--
+	}
+	f.groupOf[index] = 0
+	f.Newest = slices.DeleteFunc(f.Newest, func(old Failure) bool { return old.ItemIndex == index })
 }
 
 // Count returns how many failures there are.
@@ -98,9 +123,11 @@ func (f *Failures) Count() int {
 
 // Groups returns the groups by size, the largest first; groups of equal size in the order of their first failure.
 func (f *Failures) Groups() []FailureGroup {
-	list := make([]FailureGroup, len(f.groups))
-	for i, g := range f.groups {
-		list[i] = *g
+	var list []FailureGroup
+	for _, g := range f.groups {
+		if g.Count > 0 {
+			list = append(list, *g)
+		}
 	}
 	slices.SortStableFunc(list, func(a, b FailureGroup) int { return b.Count - a.Count })
 	return list

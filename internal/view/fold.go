@@ -305,6 +305,9 @@ func (j *Job) settle(now time.Time, index int, s errorpolicy.Status) {
 
 // count is settle for an item that took no time.
 func (j *Job) count(index int, s errorpolicy.Status) {
+	if s == errorpolicy.Succeeded {
+		j.Failures.forget(index)
+	}
 	before := j.status.At(index)
 	if before == errorpolicy.Pending && j.resumed && j.Letters {
 		before = errorpolicy.Dead
