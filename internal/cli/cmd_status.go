@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -399,7 +400,11 @@ func (d details) printMerge(l term.Lines) {
 // printProgress prints the remaining items and, while the job runs, its progress.
 func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
-		l.Printf("remaining: %d, running: %d, waiting: %d%s%s", d.ToGo, d.Running, d.Waiting,
+		running := strconv.Itoa(d.Running)
+		if d.State == jobs.Running {
+			running = j.RunningOf(now)
+		}
+		l.Printf("remaining: %d, running: %s, waiting: %d%s%s", d.ToGo, running, d.Waiting,
 			term.Prefixed(", ", view.NextRetry(j, now)), term.Prefixed(", ", view.Awaiting(d.Await)))
 	}
 	if d.Broker != "" {

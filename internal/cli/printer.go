@@ -151,7 +151,7 @@ func (p *printer) show() {
 		case past := <-p.pasts:
 			p.earlier = past
 			p.job = view.Resumed(past.Metrics)
-			p.job.Spent = past.Spent
+			p.job.Spent, p.job.MaxParallel = past.Spent, past.Slots
 			if past.MaxCost != nil {
 				p.job.MaxCost = *past.MaxCost
 			}

@@ -232,6 +232,9 @@ type Earlier struct {
 
 	// Unmerged counts the items whose work waits to be merged.
 	Unmerged int
+
+	// Slots is how many items may run at once.
+	Slots int
 }
 
 // Result is how a run of a job ended, or one phase of it: then what is counted is not known yet.

@@ -239,7 +239,7 @@ func (j *owner) open() (err error) {
 	if j.config.Earlier != nil {
 		j.config.Earlier(Earlier{
 			j.Fold.Policy.Metrics(), j.Fold.Spent.Total.Clone(), j.Fold.MaxCost,
-			slices.Collect(maps.Values(j.Fold.Quotas)), j.Fold.Unmerged(),
+			slices.Collect(maps.Values(j.Fold.Quotas)), j.Fold.Unmerged(), j.parallel,
 		})
 	}
 	return j.start()

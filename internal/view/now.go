@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,6 +95,15 @@ func (j *Job) Slots() int {
 		return j.Limit.Limit
 	}
 	return j.MaxParallel
+}
+
+// RunningOf says how many attempts run, and of how many that may, as in "3 of 4".
+func (j *Job) RunningOf(now time.Time) string {
+	text := strconv.Itoa(j.Running(now))
+	if slots := j.Slots(); slots > 0 && !j.OnFleet { // else FleetSlots says it
+		text += fmt.Sprintf(" of %d", slots)
+	}
+	return text
 }
 
 // Waiting returns the number of items that wait for another attempt, for the next try of a step, or for a

@@ -202,7 +202,7 @@ func (g Progress) outcomes(j *Job) []string {
 
 // activity returns what happens to the other items, in words.
 func activity(j *Job, now time.Time) []string {
-	parts := []string{fmt.Sprintf("%d running", j.Running(now)), fmt.Sprintf("%d waiting", j.Waiting(now))}
+	parts := []string{j.RunningOf(now) + " running", fmt.Sprintf("%d waiting", j.Waiting(now))}
 	if n, _ := j.Merging(now); n > 0 {
 		text := fmt.Sprintf("%d merging", n)
 		if v := j.Merges.Verifying; v != nil {
