@@ -107,9 +107,9 @@ func (o resultsOptions) printForCI(w io.Writer, place jobs.Job, itemID string, l
 	if err != nil {
 		return err
 	}
-	c := &web.CI{Summary: summary, Item: itemID, Label: names.Label, Letters: map[string]dlq.Failure{}}
-	if o.status != anyStatus {
-		c.Status = o.status
+	c := &web.CI{
+		Summary: summary, Part: itemID != "" || o.status != anyStatus, Label: names.Label,
+		Letters: map[string]dlq.Failure{},
 	}
 	for e, err := range dlq.Each(place.DLQFile()) {
 		if err != nil {
@@ -117,23 +117,21 @@ func (o resultsOptions) printForCI(w io.Writer, place jobs.Job, itemID string, l
 		}
 		c.Letters[e.ItemID] = e.Last()
 	}
-	one, end := c.JUnit(w)
+	rows := func(yield func(job.Result, error) bool) {
+		for line, err := range lines {
+			var row job.Result
+			if err == nil {
+				err = json.Unmarshal(line, &row)
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
 	if o.format == asGitHub {
-		one, end = c.GitHub(w)
+		return c.GitHub(w, rows)
 	}
-	for line, err := range lines {
-		var row job.Result
-		if err == nil {
-			err = json.Unmarshal(line, &row)
-		}
-		if err == nil {
-			err = one(row)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return end()
+	return c.JUnit(w, rows)
 }
 
 // wants reports whether a result has the status, and is that of the item, that were asked for.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -73,12 +74,14 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	if err != nil {
 		return err
 	}
-	var all []web.TestCase
+	var all []web.Suite
 	broken := false
 	err = untilSignal(ctx, func(ctx context.Context) error {
 		for _, file := range files {
-			results, err := o.testFile(ctx, con, file, chosen)
-			all = append(all, results...)
+			suite, err := o.testFile(ctx, con, file, chosen)
+			if len(suite.Cases) > 0 {
+				all = append(all, suite)
+			}
 			if err != nil {
 				broken = true
 				explain(con.say(), nil, err)
@@ -89,19 +92,18 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	if err != nil {
 		return err
 	}
-	failed := 0
-	for _, r := range all {
-		if len(r.Wrong) > 0 {
-			failed++
-		}
+	cases, failed := 0, 0
+	for _, suite := range all {
+		cases += len(suite.Cases)
+		failed += suite.Count("failure")
 	}
 	switch {
 	case len(all) == 0 && !broken:
 		return refusef("no test case matches --run %s", o.run)
 	case o.format == asJUnit:
-		err = web.WriteTestCases(con.out, all)
-	case len(all) > 0:
-		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", len(all)-failed, check.Counted(len(all), "case"))
+		err = web.WriteJUnit(con.out, all...)
+	case cases > 0:
+		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", cases-failed, check.Counted(cases, "case"))
 	}
 	switch {
 	case err != nil:
@@ -165,44 +167,63 @@ func isTestFile(path string) bool {
 
 // testFile runs the chosen cases of a file.
 func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp) (
-	[]web.TestCase, error,
+	suite web.Suite, err error,
 ) {
+	suite.Name = file
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, refusef("%w", err)
+		return suite, refusef("%w", err)
 	}
 	cases, err := simulate.ParseCases(file, data)
 	if err != nil {
-		return nil, err
+		return suite, err
 	}
 	ext := filepath.Ext(file)
 	path := cmp.Or(cases.Workflow, strings.TrimSuffix(filepath.Base(file), testSuffix+ext)+ext)
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(file), path)
 	}
-	var results []web.TestCase
 	for i := range cases.Cases {
 		c := &cases.Cases[i]
 		if !chosen.MatchString(c.Name) {
 			continue
 		}
-		r, err := testCase(ctx, con, path, file, c)
+		began := time.Now()
+		wrong, virtual, err := testCase(ctx, con, path, file, c)
 		if err != nil || ctx.Err() != nil {
-			return results, err
+			return suite, err
 		}
-		results = append(results, r)
-		if o.format == term.Human {
-			printCase(r, con, o.quiet)
+		one := web.Case{Name: c.Name, Took: time.Since(began)}
+		if len(wrong) > 0 {
+			one.Bad, one.Message, one.Type, one.Text = "failure", wrong[0], "expectation", strings.Join(wrong, "\n")
 		}
+		suite.Took += one.Took
+		suite.Cases = append(suite.Cases, one)
+		if o.format != term.Human || o.quiet && len(wrong) == 0 {
+			continue
+		}
+		end := fmt.Sprintf("%s    %s: %s (%s)\n", con.look().Paint(term.Green, "ok"), term.Visible(file),
+			term.Visible(c.Name), duration.Format(virtual))
+		if len(wrong) > 0 {
+			end = fmt.Sprintf("%s  %s:%d: %s\n", con.look().Paint(term.Red, "FAIL"), term.Visible(file), c.Pos.Line,
+				term.Visible(c.Name))
+		}
+		for _, line := range wrong {
+			end += "      " + term.Visible(line) + "\n"
+		}
+		_, _ = io.WriteString(con.out, end)
 	}
-	return results, nil
+	return suite, nil
 }
 
-// testCase simulates the job of one case. The error says that there can be none.
-func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case) (web.TestCase, error) {
+// testCase simulates the job of one case. It returns how that differs from what is expected, and how long it took in
+// virtual time. The error says that there can be no such job.
+func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case) (
+	wrong []string, virtual time.Duration, err error,
+) {
 	restore, err := setEnviron(c.Env.Assignments())
 	if err != nil {
-		return web.TestCase{}, err
+		return nil, 0, err
 	}
 	defer restore()
 	o := simulateOptions{at: c.At, chosen: c.Items}
@@ -222,9 +243,9 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	})
 	if err != nil {
 		if _, is := problemsOf(err); is {
-			return web.TestCase{}, err
+			return nil, 0, err
 		}
-		return web.TestCase{}, refusef("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
+		return nil, 0, refusef("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
 	}
 	defer cleanup()
 	var seen simulate.Observer
@@ -236,18 +257,14 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 		}
 		broken = errors.Join(broken, seen.Watch(c, records))
 	}
-	began := time.Now()
 	result, err := simulate.Run(ctx, job)
 	if err = errors.Join(err, broken); err != nil {
 		if isA[*workflow.InvalidError](err) {
-			return web.TestCase{}, err
+			return nil, 0, err
 		}
-		return web.TestCase{}, fmt.Errorf("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
+		return nil, 0, fmt.Errorf("%s:%d: %s: %w", file, c.Pos.Line, c.Name, err)
 	}
-	return web.TestCase{
-		File: file, Name: c.Name, Line: c.Pos.Line, Wrong: seen.Check(c, resultCode(result, nil, false), result,
-			tally), Took: time.Since(began), Virtual: result.Duration,
-	}, nil
+	return seen.Check(c, resultCode(result, nil, false), result, tally), result.Duration, nil
 }
 
 // setEnviron sets variables, and returns what sets them back.
@@ -271,20 +288,4 @@ func setEnviron(vars []string) (restore func(), err error) {
 		}
 	}
 	return restore, nil
-}
-
-func printCase(r web.TestCase, con *console, quiet bool) {
-	k := con.look()
-	if len(r.Wrong) == 0 {
-		if !quiet {
-			_, _ = fmt.Fprintf(con.out, "%s    %s: %s (%s)\n", k.Paint(term.Green, "ok"), term.Visible(r.File),
-				term.Visible(r.Name), duration.Format(r.Virtual))
-		}
-		return
-	}
-	_, _ = fmt.Fprintf(con.out, "%s  %s:%d: %s\n", k.Paint(term.Red, "FAIL"), term.Visible(r.File), r.Line,
-		term.Visible(r.Name))
-	for _, line := range r.Wrong {
-		_, _ = fmt.Fprintf(con.out, "      %s\n", term.Visible(line))
-	}
 }

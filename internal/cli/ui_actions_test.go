@@ -50,7 +50,7 @@ func TestADeadLetterIsRunAgainFromTheBrowser(t *testing.T) {
 	}
 	writeText(t, "mended", "")
 	for i, id := range []string{"<script>alert(1)</script>", "a/b%2F"} {
-		_, letter := person.get(job + "/letter?" + url.Values{"item": {id}}.Encode())
+		_, letter := person.get(job + "/items?" + url.Values{"item": {id}}.Encode())
 		if strings.Contains(letter, "<script>alert") || !strings.Contains(letter, ">Retry<") {
 			t.Fatalf("the letter of %s is %s", id, letter)
 		}
@@ -66,7 +66,7 @@ func TestADeadLetterIsRunAgainFromTheBrowser(t *testing.T) {
 			t.Errorf("%s shows a secret: %s", path, page)
 		}
 	}
-	if _, letters := person.get(job + "/letters"); !strings.Contains(letters, "No dead letters.") {
+	if _, letters := person.get(job + "/items?state=failed"); !strings.Contains(letters, "No matching items.") {
 		t.Errorf("the dead letters are %s", letters)
 	}
 }

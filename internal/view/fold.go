@@ -64,7 +64,7 @@ func (j *Job) Apply(r events.Record) {
 		j.atItems, j.StepNow, j.Printed = e.Phase == "map", "", ""
 		j.Phases = append(j.Phases, Phase{Name: e.Phase, Began: r.Time})
 	case events.PhaseCompleted:
-		j.phaseCompleted(r.Time, e)
+		j.phaseCompleted(e)
 	case events.StepCompleted:
 		j.StepsDone++
 		j.StepNow, j.Printed = "", ""
@@ -195,7 +195,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 			j.lift(now, name)
 		}
 	}
-	j.Merges.Verifying, j.Merges.failed = nil, nil
+	j.Merges.Verifying = nil
 	j.Letters = e.Reason == events.ForDeadLetters
 	if j.resumed || e.Phase != "" && e.Phase != j.Phase {
 		j.Phase, j.PhaseBegan, j.StepsDone = e.Phase, now, e.StepsDone
@@ -234,11 +234,8 @@ func (j *Job) end(now time.Time, s jobs.State, reason string) {
 
 // phaseCompleted ends the last phase of that name: reduce may have run before, and runs again after a retry of
 // dead letters.
-func (j *Job) phaseCompleted(now time.Time, e events.PhaseCompleted) {
-	if e.Head != "" && e.Head != j.Head {
-		j.Merges.Commits.add(Merged{Time: now, Commit: e.Head, Phase: e.Phase})
-		j.Head = e.Head
-	}
+func (j *Job) phaseCompleted(e events.PhaseCompleted) {
+	j.Head = cmp.Or(e.Head, j.Head)
 	for i, p := range slices.Backward(j.Phases) {
 		if p.Name == e.Phase {
 			j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
@@ -253,7 +250,6 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	if e.ErrorType == retry.TypeMergeConflict {
 		j.Merges.Collisions.add(Collision{
 			Time: now, ItemID: e.ItemID, Index: e.ItemIndex, Attempt: e.Attempt, Conflicts: e.Conflicts,
-			Action: e.Action, Resolve: e.Resolve,
 		})
 	}
 	if !e.Rejected() && !e.ErrorType.AfterAttempt() {
@@ -354,21 +350,14 @@ func (j *Job) applyMerge(r events.Record) {
 	m := &j.Merges
 	switch e := r.Event.(type) {
 	case events.WorktreeMerged:
-		for i, index := range e.ItemIndexes {
+		for _, index := range e.ItemIndexes {
 			delete(j.merging, index)
-			m.Commits.add(Merged{
-				Time: r.Time, Commit: e.Commits[i], ItemID: e.ItemIDs[i], Index: index,
-				Attempt: e.Attempts[i], Files: e.Files[i],
-			})
 			j.settle(r.Time, index, errorpolicy.Succeeded)
 		}
 		j.Merged += len(e.ItemIndexes)
 		j.Head = e.Head
 	case events.VerifyStarted:
-		for len(m.failed) > 0 && !isPart(e.ItemIDs, m.failed[len(m.failed)-1].ItemIDs) {
-			m.failed = m.failed[:len(m.failed)-1]
-		}
-		m.Verifying = &Verify{Began: r.Time, Commit: e.Commit, ItemIDs: e.ItemIDs, Depth: len(m.failed)}
+		m.Verifying = &Verify{Began: r.Time, Commit: e.Commit, ItemIDs: e.ItemIDs}
 	case events.VerifyCompleted:
 		v := m.Verifying
 		if m.Verifying = nil; v == nil { // its beginning was not shown
@@ -376,9 +365,6 @@ func (j *Job) applyMerge(r events.Record) {
 		}
 		v.Duration, v.Passed, v.Step, v.Error = time.Duration(e.DurationMS), e.Passed, e.Step, e.Error
 		m.Verifies.add(*v)
-		if !v.Passed {
-			m.failed = append(m.failed, *v)
-		}
 	}
 }
 

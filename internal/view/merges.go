@@ -4,13 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 )
 
 // Merges is what became of the work of agents, in a job with workspaces.
 type Merges struct {
-	Commits    Newest[Merged]
 	Collisions Newest[Collision]
 
 	// The runs of verify that have ended.
@@ -18,9 +16,6 @@ type Merges struct {
 
 	// The run of verify at work. It is nil if there is none.
 	Verifying *Verify
-
-	// The failed runs of the batch at work, each a part of the one before.
-	failed []Verify
 }
 
 // Newest is a list whose memory is bounded.
@@ -30,7 +25,7 @@ type Newest[T any] struct {
 }
 
 // mergesKept bounds each list of Merges.
-const mergesKept = 500
+const mergesKept = 100
 
 // add adds an element, in place of the oldest once there are mergesKept.
 func (n *Newest[T]) add(x T) {
@@ -41,25 +36,6 @@ func (n *Newest[T]) add(x T) {
 	n.List = append(n.List, x)
 }
 
-// Merged is a commit on the branch of the job: the work of an item, or what a phase has committed.
-type Merged struct {
-	Time   time.Time
-	Commit string
-
-	// The item whose work it is. It is empty for what a phase has committed.
-	ItemID string
-
-	Index   int
-	Attempt int
-	Files   int // that it changed
-
-	// The phase that has committed it. It is empty for the work of an item.
-	Phase string
-}
-
-// Short returns the name of the commit as people write it.
-func (m Merged) Short() string { return events.ShortCommit(m.Commit) }
-
 // Collision is work that could not be merged.
 type Collision struct {
 	Time    time.Time
@@ -69,11 +45,6 @@ type Collision struct {
 
 	// The paths in conflict, at most events.MaxConflicts.
 	Conflicts []events.Conflict
-
-	Action errorpolicy.Action
-
-	// The next attempt resolves the conflict.
-	Resolve bool
 }
 
 // Verify is a run of the steps that verify what was merged.
@@ -85,9 +56,6 @@ type Verify struct {
 
 	Commit  string
 	ItemIDs []string
-
-	// How often the batch has been halved.
-	Depth int
 
 	Passed bool
 
@@ -105,10 +73,4 @@ type queued struct {
 	seq int64
 
 	since time.Time
-}
-
-// isPart reports whether all of some ids are among others that are more.
-func isPart(some, all []string) bool {
-	missing := func(id string) bool { return !slices.Contains(all, id) }
-	return len(some) < len(all) && !slices.ContainsFunc(some, missing)
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
@@ -46,26 +44,11 @@ func TestTheQueueIsInTheOrderInWhichItIsMerged(t *testing.T) {
 	}
 }
 
-// Each half of a batch is one deeper than the batch. What comes after a batch begins anew.
-func TestHalvesOfABatchAreDeeper(t *testing.T) {
-	verify := func(passed bool, indexes ...int) []events.Event {
-		e := events.VerifyStarted{Commit: "c"}
-		for _, index := range indexes {
-			e.ItemIDs = append(e.ItemIDs, item(index))
-		}
-		return []events.Event{e, events.VerifyCompleted{Commit: "c", Passed: passed}}
-	}
-	list := slices.Concat([]events.Event{events.JobStarted{Base: "b"}},
-		verify(false, 0, 1, 2, 3), verify(false, 0, 1), verify(false, 0), verify(true, 1), verify(true, 2, 3), verify(true, 4, 5), []events.Event{events.VerifyStarted{ItemIDs: []string{item(6)}}})
-	j, _ := fold(view.New(), list...)
-	var depths []int
-	for _, v := range j.Merges.Verifies.List {
-		depths = append(depths, v.Depth)
-	}
-	if diff := cmp.Diff([]int{0, 1, 2, 2, 1, 0}, depths); diff != "" {
-		t.Error(diff)
-	}
-	if v := j.Merges.Verifying; v == nil || v.ItemIDs[0] != item(6) {
+// What verifies when a run dies does not verify any more.
+func TestAVerifyEndsWithItsRun(t *testing.T) {
+	j, _ := fold(view.New(), events.JobStarted{Base: "b"}, events.VerifyStarted{ItemIDs: []string{item(5)}},
+		events.VerifyCompleted{Passed: true}, events.VerifyStarted{ItemIDs: []string{item(6)}})
+	if v := j.Merges.Verifying; v == nil || v.ItemIDs[0] != item(6) || len(j.Merges.Verifies.List) != 1 {
 		t.Errorf("verifying: %+v", v)
 	}
 	j.Apply(events.Record{Time: start.Add(time.Hour), Event: events.JobResumed{}})
@@ -83,10 +66,7 @@ func TestConflictsAreListedAndBounded(t *testing.T) {
 	}
 	list = append(list, broken(2, errorpolicy.DLQ), events.PhaseCompleted{Phase: "setup"})
 	j, _ := fold(view.New(), list...)
-	if c := j.Merges.Collisions; len(c.List) != 500 || c.Before != 100 || c.List[0].Conflicts[0].Path != "a" {
+	if c := j.Merges.Collisions; len(c.List) != 100 || c.Before != 500 || c.List[0].Conflicts[0].Path != "a" {
 		t.Errorf("%d collisions, %d before", len(c.List), c.Before)
-	}
-	if n := len(j.Merges.Commits.List); n != 0 {
-		t.Errorf("%d commits", n)
 	}
 }

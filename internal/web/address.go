@@ -43,10 +43,6 @@ type itemQuery struct {
 	// What the last failure contains, likewise.
 	Failure string
 
-	// The name of the column that the list is sorted by, after a minus sign if the largest come first. It is empty
-	// for the order of the items.
-	Sort string
-
 	Page int // from 1
 }
 
@@ -54,7 +50,7 @@ type itemQuery struct {
 func itemQueryOf(v url.Values) itemQuery {
 	q := itemQuery{
 		State: view.Status(v.Get("state")), Name: strings.TrimSpace(v.Get("q")),
-		Failure: strings.TrimSpace(v.Get("failure")), Sort: v.Get("sort"), Page: 1,
+		Failure: strings.TrimSpace(v.Get("failure")), Page: 1,
 	}
 	if n, err := strconv.Atoi(v.Get("page")); err == nil && n > 0 {
 		q.Page = n
@@ -65,9 +61,7 @@ func itemQueryOf(v url.Values) itemQuery {
 // url returns the address of the list.
 func (q itemQuery) url(job string) string {
 	v := url.Values{}
-	for key, value := range map[string]string{
-		"state": string(q.State), "q": q.Name, "failure": q.Failure, "sort": q.Sort,
-	} {
+	for key, value := range map[string]string{"state": string(q.State), "q": q.Name, "failure": q.Failure} {
 		if value != "" {
 			v.Set(key, value)
 		}

@@ -251,7 +251,7 @@ func TestPagesHaveNames(t *testing.T) {
 		return bad;
 	})()`
 	do(t, ctx, chromedp.Navigate(s.URL+"/?token="+token))
-	for _, path := range []string{"/", "/jobs/" + s.job.ID, "/jobs/" + s.job.ID + "/letters", "/jobs/" + s.job.ID + "/items", "/jobs/" + s.job.ID + "/items/item_1"} {
+	for _, path := range []string{"/", "/jobs/" + s.job.ID, "/jobs/" + s.job.ID + "/items", "/jobs/" + s.job.ID + "/items/item_1"} {
 		do(t, ctx, chromedp.Navigate(s.URL+path))
 		await(t, ctx, "document.querySelector('h1')")
 		if bad := ask(t, ctx, chromedp.Evaluate[[]string](check)); len(bad) > 0 {

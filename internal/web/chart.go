@@ -3,8 +3,8 @@ package web
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"math"
+	"html/template"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -12,7 +12,6 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
 
@@ -26,9 +25,9 @@ type rect struct {
 	Title      string
 }
 
-// tick is a mark on an axis.
-type tick struct {
-	At   float64
+// label is a text in a drawing, or below it.
+type label struct {
+	X, Y float64
 	Text string
 }
 
@@ -37,27 +36,78 @@ type chart struct {
 	Height float64
 	Name   string // its accessible name
 	Rects  []rect
-	Lines  []line
+	Line   string // the corners of a curve, as the attribute points of an SVG polyline has them
 	Labels []label
-	Ticks  []tick    // on the axis
+	Ticks  []label   // on the axis
 	Marks  []float64 // where one run ended and the next began
 }
 
-// line is a curve.
-type line struct {
-	Class  string
-	Points string
+// charts are the drawings of a job.
+type charts struct {
+	Job        *view.Job
+	Throughput chart
+	Busy       chart // how many slots were, and what held back starts
+	Slots      chart
+	Left       int // attempts before those that are drawn in their slots
+	Lengths    chart
+
+	// What held back starts, by its name.
+	Held map[string]*hold
 }
 
-// label is a text in a drawing.
-type label struct {
-	X, Y float64
-	Text string
+// hold is what has held back starts, maybe several times.
+type hold struct {
+	Text  string // what it said at first
+	Times int
+	Total time.Duration
 }
 
-// chart returns an empty drawing over time.
+// draw folds the log and draws it. Now is the time if the job is running, else zero. Most is how many attempts are
+// drawn.
+func draw(records iter.Seq2[events.Record, error], now time.Time, most int) (charts, error) {
+	p, err := plotted(records, now, most)
+	if err != nil {
+		return charts{}, err
+	}
+	c := charts{
+		Job: p.job, Throughput: p.throughput(), Busy: p.busy(), Slots: p.slots(), Left: p.left,
+		Lengths: lengths(p.job.Durations.Cells()), Held: map[string]*hold{},
+	}
+	for _, b := range p.job.HoldPeriods() {
+		h, _ := events.HoldOf(b.Event)
+		if c.Held[h.Name] == nil {
+			c.Held[h.Name] = &hold{Text: events.Say(b.Record).Clause()}
+		}
+		_, long := p.during(b)
+		c.Held[h.Name].Times++
+		c.Held[h.Name].Total += long
+	}
+	return c, nil
+}
+
+// chartsOf returns the view of a job and its charts, for a page that is made again and again. Now is the time if the
+// job is running, else zero.
+func chartsOf(records iter.Seq2[events.Record, error], now time.Time) (*view.Job, template.HTML, error) {
+	c, err := draw(records, now, pageKept)
+	if err != nil {
+		return nil, "", err
+	}
+	return c.Job, template.HTML(render("charts", c)), nil // escaped by the template
+}
+
+// chart returns an empty drawing over time, with a few round marks on its axis.
 func (p *plot) chart(height float64) chart {
-	c := chart{Height: height, Ticks: p.ticks()}
+	c := chart{Height: height}
+	step := p.length / 6
+	for _, round := range []time.Duration{time.Hour, time.Minute, time.Second, 100 * time.Millisecond} {
+		if step >= round {
+			step = step.Round(round)
+			break
+		}
+	}
+	for t := time.Duration(0); t <= p.length; t += max(step, time.Millisecond) {
+		c.Ticks = append(c.Ticks, label{X: p.x(t), Text: roughly(t)})
+	}
 	for _, end := range p.axis.ends() {
 		c.Marks = append(c.Marks, p.x(end))
 	}
@@ -67,15 +117,13 @@ func (p *plot) chart(height float64) chart {
 // x returns the x coordinate of a time on the axis.
 func (p *plot) x(t time.Duration) float64 { return width * float64(t) / float64(p.length) }
 
-// period returns how long something lasted, and its rectangle. Its tooltip is text and that time.
-func (p *plot) period(b view.Period, text, class string) (time.Duration, rect) {
+// during returns when something began to hold back starts, and how long it did.
+func (p *plot) during(b view.Period) (begin, long time.Duration) {
 	begin, end := p.axis.at(b.Time), p.length
 	if !b.To.IsZero() {
 		end = p.axis.at(b.To)
 	}
-	return end - begin, rect{
-		X: p.x(begin), W: max(p.x(end)-p.x(begin), 1), Class: class, Title: text + ", for " + exactly(end-begin),
-	}
+	return begin, end - begin
 }
 
 // xOf returns the x coordinate of a column.
@@ -88,88 +136,82 @@ func (c *chart) bar(column int, below, h float64, class, title string) {
 	})
 }
 
-// curve adds a curve, unless it is empty.
-func (c *chart) curve(class string, p points) {
-	if len(p) > 0 {
-		c.Lines = append(c.Lines, line{class, string(p)})
+// step adds a level of a column to the curve.
+func (c *chart) step(column int, h float64) {
+	for _, x := range []float64{xOf(column), xOf(column + 1)} {
+		c.Line += fmt.Sprintf("%.1f,%.1f ", x, c.Height-h)
 	}
+}
+
+// scale writes a number at the top of a drawing, which says what that stands for.
+func (c *chart) scale(x, most float64) {
+	c.Labels = append(c.Labels, label{x, 9, strconv.FormatFloat(most, 'g', 4, 64)})
 }
 
 // throughput draws how many attempts ended in each column, and how many items were waiting.
 func (p *plot) throughput() chart {
 	c := p.chart(120)
-	most, waiting := 1, slices.Max(p.waiting.most[:])
+	most, waiting := 1, max(slices.Max(p.waiting.most[:]), 1)
 	for _, ended := range p.ended {
 		most = max(most, ended[succeeded]+ended[failed]+ended[retried])
 	}
 	each := p.length / columns
-	var waits, rates points
 	for i, ended := range p.ended {
 		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", roughly(time.Duration(i)*each),
 			ended[succeeded], ended[failed], ended[retried])
 		below := 0.0
-		for _, how := range []outcome{succeeded, failed, retried} {
-			if n := ended[how]; n > 0 {
+		for how, n := range ended[:stopped] {
+			if n > 0 {
 				h := c.Height / float64(most) * float64(n)
 				c.bar(i, below, h, classes[how].class, title)
 				below += h
 			}
 		}
-		if waiting > 0 {
-			waits.add(xOf(i), c.Height-c.Height*p.waiting.most[i]/waiting)
-		}
-		if finished := p.finished.most[i]; finished > 0 {
-			rates.add(xOf(i), c.Height-c.Height*p.failed.most[i]/finished)
-		}
+		c.step(i, c.Height*p.waiting.most[i]/waiting)
 	}
-	c.curve("waits", waits)
-	c.curve("rate", rates)
 	c.Name = fmt.Sprintf("Finished attempts over time (max %d per %s)", most, roughly(each))
-	c.reaches(float64(most))
-	if waiting > 1 {
-		c.Labels = append(c.Labels, label{X: width + 3, Y: scaleHeight, Text: scaleText(waiting)})
-	}
+	c.scale(-28, float64(most))
+	c.scale(width+3, waiting)
 	return c
 }
 
-// scaleHeight is where the number stands that a drawing reaches up to.
-const scaleHeight = 9.0
-
-// reaches says what the top of a drawing stands for, on its left.
-func (c *chart) reaches(most float64) {
-	c.Labels = append(c.Labels, label{X: -28, Y: scaleHeight, Text: scaleText(most)})
-}
-
-// scaleText prints a number in a few characters.
-func scaleText(n float64) string {
-	switch {
-	case n >= 1e6:
-		return fmt.Sprintf("%.3gM", n/1e6)
-	case n >= 1e4:
-		return fmt.Sprintf("%.3gk", n/1e3)
-	case n >= 100:
-		return fmt.Sprintf("%.0f", n)
+// busy draws how many slots were busy, their limit, and what held back starts.
+func (p *plot) busy() chart {
+	c := p.chart(90)
+	p.background(&c)
+	most := max(1, slices.Max(p.allowed.most[:]))
+	for i, allowed := range p.allowed.most {
+		if n := p.running.most[i]; n > 0 {
+			c.bar(i, 0, c.Height*n/most, "ok",
+				fmt.Sprintf("after %s: %.0f of %.0f slots", roughly(p.length/columns*time.Duration(i)), n, allowed))
+		}
+		c.step(i, c.Height*allowed/most)
 	}
-	return fmt.Sprintf("%.2g", n)
+	c.Name = fmt.Sprintf("Busy slots and their limit over time (max %.0f)", most)
+	c.scale(-28, most)
+	return c
 }
 
-// points are the corners of a curve.
-type points []byte
-
-// add adds a corner, as the attribute points of an SVG polyline has it.
-func (p *points) add(x, y float64) { *p = fmt.Appendf(*p, "%.1f,%.1f ", x, y) }
-
-// step adds a level of a column.
-func (p *points) step(column int, y float64) {
-	p.add(xOf(column), y)
-	p.add(xOf(column+1), y)
+// background draws when something held back starts, and when breakers were not closed.
+func (p *plot) background(c *chart) {
+	for class, list := range check.ByKey(map[string][]view.Period{
+		"breaker": p.job.BreakerPeriods(), "pause": p.job.HoldPeriods(),
+	}) {
+		for _, b := range list[:min(len(list), holdsDrawn)] {
+			begin, long := p.during(b)
+			c.Rects = append(c.Rects, rect{
+				X: p.x(begin), W: max(p.x(long), 1), H: c.Height, Class: class,
+				Title: events.Say(b.Record).Clause() + ", for " + exactly(long),
+			})
+		}
+	}
 }
 
-// slots draws what each slot did: every attempt, or a summary if there are too many.
+// slots draws what each slot did: the newest attempts, each as a bar.
 func (p *plot) slots() chart {
-	lanes := slices.SortedFunc(maps.Keys(p.lanes), func(a, b lane) int {
-		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.slot, b.slot))
-	})
+	lanes := check.Each(p.spans, func(s span) lane { return s.lane })
+	slices.SortFunc(lanes, func(a, b lane) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.slot, b.slot)) })
+	lanes = slices.Compact(lanes)
 	row := 16.0
 	if len(lanes) > 24 {
 		row = 6
@@ -180,205 +222,53 @@ func (p *plot) slots() chart {
 	for _, l := range lanes {
 		if l.node != node {
 			node = l.node
-			c.Labels = append(c.Labels, label{Y: height + head - 5, Text: p.nodes[node].text(node)})
+			c.Labels = append(c.Labels, label{Y: height + head - 5, Text: node})
 			height += head
 		}
 		at[l] = height
 		height += row
+		if row > 10 && l.slot > 0 {
+			c.Labels = append(c.Labels, label{X: -22, Y: height - 4, Text: strconv.Itoa(l.slot)})
+		}
 	}
 	c.Height = max(height, row)
-	c.Rects = p.background(c.Height)
-	for _, l := range lanes {
-		y := at[l]
-		if row > 10 {
-			c.Labels = append(c.Labels, label{X: -22, Y: y + row - 4, Text: l.text()})
-		}
-		if p.many {
-			c.Rects = append(c.Rects, p.summed(p.lanes[l], y, row-1)...)
-		}
-	}
+	p.background(&c)
 	for _, s := range p.spans {
-		if y, drawn := at[s.lane]; drawn {
-			c.Rects = append(c.Rects, p.attempt(s, y, row-1))
+		wide := max(p.x(s.to-s.from), 1)
+		if wide > 3 {
+			wide-- // so that it can be told apart from the next
 		}
+		how, where := classes[s.outcome], ""
+		if s.Node != "" {
+			where = " on " + s.Where()
+		}
+		c.Rects = append(c.Rects, rect{
+			X: p.x(s.from), Y: at[s.lane], W: wide, H: row - 1, Class: how.class,
+			Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, where, how.word, exactly(s.to-s.from)),
+		})
 	}
 	c.Name = fmt.Sprintf("Slot usage over time (%d slots)", len(lanes))
-	if n := len(p.nodes); n > 0 {
-		c.Name += fmt.Sprintf(", by worker: %d", n)
-	}
 	return c
-}
-
-// background draws when something held back starts, and when breakers were not closed.
-func (p *plot) background(height float64) (list []rect) {
-	holds := p.job.HoldPeriods()
-	for _, b := range holds[:min(len(holds), changesKept)] {
-		_, r := p.period(b, events.Say(b.Record).Clause(), "pause")
-		list = append(list, r)
-	}
-	breakers := p.job.BreakerPeriods()
-	for _, b := range breakers[:min(len(breakers), changesKept)] {
-		scope, t, _ := events.Transition(b.Event)
-		what := "open"
-		if _, half := b.Event.(events.CircuitHalfOpen); half {
-			what = "half-open"
-		}
-		text := "breaker of " + scope + term.Prefixed(", key ", t.Key) + " " + what
-		_, r := p.period(b, text, "breaker-"+what)
-		list = append(list, r)
-	}
-	for i := range list {
-		list[i].H = height
-	}
-	return list
-}
-
-// hold is what has held back starts, maybe several times.
-type hold struct {
-	Text  string // what it said at first
-	Times int
-	Total time.Duration
-}
-
-// held sums up what held back starts, by what it said first.
-func (p *plot) held() map[string]*hold {
-	all := map[string]*hold{}
-	for _, b := range p.job.HoldPeriods() {
-		h, _ := events.HoldOf(b.Event)
-		if all[h.Name] == nil {
-			all[h.Name] = &hold{Text: events.Say(b.Record).Clause()}
-		}
-		long, _ := p.period(b, "", "")
-		all[h.Name].Times++
-		all[h.Name].Total += long
-	}
-	return all
-}
-
-// on says which worker of a fleet a slot is of, and nothing for one of this machine.
-func (l lane) on() string {
-	switch {
-	case l.node == "":
-		return ""
-	case l.slot == 0:
-		return " on " + l.node
-	}
-	return fmt.Sprintf(" on %s, slot %d", l.node, l.slot)
-}
-
-// text names a slot. One of attempts that were lost before their slot was known has a mark of its own.
-func (l lane) text() string {
-	if l.slot == 0 {
-		return "?"
-	}
-	return strconv.Itoa(l.slot)
-}
-
-// text says what became of the attempts of a worker.
-func (t *tally) text(node string) string {
-	if t == nil {
-		return node
-	}
-	if t.host != "" {
-		node += " on host " + t.host
-	}
-	text := node + ": " + check.Counted(t.attempts, "attempt")
-	if t.lost > 0 {
-		text += fmt.Sprintf(", %d lost", t.lost)
-	}
-	if t.back > 0 {
-		text += fmt.Sprintf(", %d returned or stopped", t.back)
-	}
-	return text
-}
-
-// attempt draws an attempt as a bar.
-func (p *plot) attempt(s span, y, h float64) rect {
-	how := classes[s.Outcome]
-	x := p.x(s.From)
-	wide := max(p.x(s.To)-x, 1)
-	if wide > 3 {
-		wide-- // so that it can be told apart from the next
-	}
-	return rect{
-		X: x, Y: y, W: wide, H: h, Class: how.class,
-		Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, s.lane.on(), how.word,
-			exactly(s.To-s.From)),
-	}
-}
-
-// summed draws the summary of a lane: how busy it was, and from the bottom the share of failed attempts.
-func (p *plot) summed(lane []cell, y, h float64) []rect {
-	each := p.length / time.Duration(p.width)
-	busy, bad := strip{step: width / float64(p.width)}, strip{step: width / float64(p.width)}
-	for i, c := range lane {
-		if c.busy > 0 {
-			busy.add(i, "busy"+fmt.Sprint(min(int(4*float64(c.busy)/float64(max(each, 1))), 3)), y, h)
-		}
-		if c.failed > 0 {
-			share := h * math.Ceil(4*float64(c.failed)/float64(c.ended)) / 4
-			bad.add(i, "bad", y+h-share, share)
-		}
-	}
-	return append(busy.rects, bad.rects...)
-}
-
-// strip is a row of cells in which equal neighbours become one rectangle.
-type strip struct {
-	step  float64
-	rects []rect
-}
-
-// add adds the cell with an index, or widens the rectangle before it if that looks the same.
-func (s *strip) add(i int, class string, y, h float64) {
-	x := float64(i) * s.step
-	if n := len(s.rects); n > 0 {
-		if last := &s.rects[n-1]; last.Class == class && last.H == h && last.X+last.W > x-s.step/2 {
-			last.W += s.step
-			return
-		}
-	}
-	s.rects = append(s.rects, rect{X: x, Y: y, W: s.step, H: h, Class: class})
 }
 
 // lengths draws the histogram of attempt durations.
 func lengths(cells []duration.Cell) chart {
-	const height = 90.0
-	c := chart{Height: height, Name: "Attempt durations"}
-	if len(cells) == 0 {
-		return c
+	c := chart{Height: 90, Name: "Attempt durations"}
+	most := 1
+	for _, cell := range cells {
+		most = max(most, cell.Count)
 	}
-	most := slices.MaxFunc(cells, func(a, b duration.Cell) int { return cmp.Compare(a.Count, b.Count) }).Count
 	each := width / float64(len(cells))
 	for i, cell := range cells {
-		h := height * float64(cell.Count) / float64(most)
+		x, h := float64(i)*each, c.Height*float64(cell.Count)/float64(most)
 		c.Rects = append(c.Rects, rect{
-			X: float64(i) * each, Y: height - h, W: max(each-1, 0.5), H: h, Class: "ok",
+			X: x, Y: c.Height - h, W: max(each-1, 0.5), H: h, Class: "ok",
 			Title: fmt.Sprintf("%s to %s: %s", duration.Format(cell.From), duration.Format(cell.To),
 				check.Counted(cell.Count, "attempt")),
 		})
 		if i%max(len(cells)/6, 1) == 0 {
-			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: roughly(cell.From)})
+			c.Ticks = append(c.Ticks, label{X: x, Text: roughly(cell.From)})
 		}
 	}
 	return c
-}
-
-// ticks returns a few round marks on the axis.
-func (p *plot) ticks() []tick {
-	var list []tick
-	step := p.length / 6
-	for _, round := range []time.Duration{
-		time.Hour, time.Minute, time.Second, 100 * time.Millisecond,
-		10 * time.Millisecond, time.Millisecond,
-	} {
-		if step >= round {
-			step = step.Round(round)
-			break
-		}
-	}
-	for t := time.Duration(0); t <= p.length; t += max(step, time.Millisecond) {
-		list = append(list, tick{At: p.x(t), Text: roughly(t)})
-	}
-	return list
 }

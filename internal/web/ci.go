@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
+	"iter"
 	"strconv"
 	"strings"
+	"sync"
+	"text/template"
 	"time"
 	"unicode"
 
@@ -21,11 +23,8 @@ import (
 type CI struct {
 	Summary job.Summary
 
-	// The status of the items that are shown. It is empty if all are.
-	Status string
-
-	// The only item that is shown. It is empty if all are.
-	Item string
+	// Only some items were asked for.
+	Part bool
 
 	// Returns what an item is called besides its id.
 	Label func(index int) string
@@ -38,10 +37,9 @@ type CI struct {
 // end.
 func (c *CI) unclean() string {
 	s := c.Summary
-	if c.Item != "" || c.Status != "" {
-		return "" // only items were asked for
-	}
 	switch {
+	case c.Part:
+		return ""
 	case s.State != jobs.Completed:
 		text := string(s.State) + term.Prefixed(": ", s.Reason)
 		if m := s.Metrics; m.TotalItems > 0 {
@@ -81,103 +79,89 @@ func (c *CI) failure(row job.Result) (message, kind, printed string) {
 	return message, string(f.ErrorType), strings.Trim(f.StdoutTail+"\n"+f.StderrTail, "\n")
 }
 
-// JUnit writes a test case for each row, as they come, and one more with an error for a job that did not come to its
-// end: the report of JUnit as Jenkins and GitLab read it, whose elements https://github.com/testmoapp/junitxml lists.
-// It does without encoding/xml, which is felt at each start of the program.
-func (c *CI) JUnit(w io.Writer) (one func(job.Result) error, end func() error) {
-	suite, unclean := xmlText(c.Summary.Workflow), c.unclean()
-	begun := false
-	begin := func(rows map[string]int) error { // by status
-		if begun {
-			return nil
+// Suite is a suite of test cases in the report of JUnit as Jenkins and GitLab read it, whose elements
+// https://github.com/testmoapp/junitxml lists.
+type Suite struct {
+	Name  string
+	Job   string    // its id; empty if the suite is not a job
+	Began time.Time // of a job
+	Took  time.Duration
+	Cases []Case
+}
+
+// Case is a test case.
+type Case struct {
+	Name string
+	Took time.Duration
+
+	// The name of the element that says how the case ended: failure, error or skipped. It is empty if it has passed.
+	Bad string
+
+	// What a failure or an error says: the message in a line, its type, and all of it.
+	Message, Type, Text string
+}
+
+// Count returns the number of cases that ended in a way.
+func (s Suite) Count(bad string) int {
+	n := 0
+	for _, c := range s.Cases {
+		if c.Bad == bad {
+			n++
 		}
-		begun = true
-		errors := 0
-		if unclean != "" {
-			errors = 1
-		}
-		_, err := fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>
+	}
+	return n
+}
+
+// junit does without encoding/xml, which is felt at each start of the program.
+var junit = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("junit").Funcs(template.FuncMap{"x": xmlText}).Parse(
+		`<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
-  <testsuite name="%s" id="%s" tests="%d" failures="%d" errors="%d" skipped="%d" time="%.3f" timestamp="%s">
-`, suite, xmlText(c.Summary.Job.ID), rows["success"]+rows["failed"]+rows["skipped"]+errors, rows["failed"], errors,
-			rows["skipped"], c.Summary.Duration.Seconds(), c.Summary.Started.UTC().Format(time.RFC3339))
-		return err
+{{range .}}{{$name := x .Name}}  <testsuite name="{{$name}}"{{with .Job}} id="{{x .}}"{{end}} tests="{{len .Cases}}" failures="{{.Count "failure"}}" errors="{{.Count "error"}}" skipped="{{.Count "skipped"}}" time="{{printf "%.3f" .Took.Seconds}}"{{if .Job}} timestamp="{{.Began.UTC.Format "2006-01-02T15:04:05Z07:00"}}"{{end}}>
+{{range .Cases}}    <testcase name="{{x .Name}}" classname="{{$name}}" time="{{printf "%.3f" .Took.Seconds}}"
+{{- if not .Bad}}/>{{else if eq .Bad "skipped"}}><skipped/></testcase>{{else}}><{{.Bad}} message="{{x .Message}}" type="{{x .Type}}">{{x .Text}}</{{.Bad}}></testcase>{{end}}
+{{end}}  </testsuite>
+{{end}}</testsuites>
+`))
+})
+
+// WriteJUnit writes suites for CI servers.
+func WriteJUnit(w io.Writer, suites ...Suite) error { return junit().Execute(w, suites) }
+
+// JUnit writes a test case for each row, and one more with an error for a job that did not come to its end.
+func (c *CI) JUnit(w io.Writer, rows iter.Seq2[job.Result, error]) error {
+	s := Suite{
+		Name: c.Summary.Workflow, Job: c.Summary.Job.ID, Began: c.Summary.Started, Took: c.Summary.Duration,
 	}
-	m := c.Summary.Metrics
-	all := map[string]int{"success": m.Successful, "failed": m.Failed + m.Rejected, "skipped": m.Skipped}
-	for status := range all {
-		if c.Item != "" || c.Status != "" && c.Status != status {
-			delete(all, status)
-		}
-	}
-	return func(row job.Result) error {
-			rows := all
-			if c.Item != "" {
-				rows = map[string]int{row.Status: 1}
-			}
-			if err := begin(rows); err != nil {
-				return err
-			}
-			end := "/>"
-			switch row.Status {
-			case "failed":
-				message, kind, printed := c.failure(row)
-				end = failedCase(message, kind, printed)
-			case "skipped":
-				end = "><skipped/></testcase>"
-			}
-			return writeCase(w, c.name(row), suite, time.Duration(row.DurationMS), end)
-		}, func() error {
-			if err := begin(all); err != nil {
-				return err
-			}
-			if unclean != "" {
-				_, err := fmt.Fprintf(w, "    <testcase name=\"job\" classname=\"%s\" time=\"0\">"+
-					"<error message=\"%s\" type=\"%s\"></error></testcase>\n", suite, xmlText(unclean), xmlText(string(c.Summary.State)))
-				if err != nil {
-					return err
-				}
-			}
-			_, err := io.WriteString(w, "  </testsuite>\n</testsuites>\n")
+	for row, err := range rows {
+		if err != nil {
 			return err
 		}
-}
-
-// writeCase writes a test case of a suite. The end of its element is "/>", or has what is to be told of the case.
-func writeCase(w io.Writer, name, suite string, took time.Duration, end string) error {
-	_, err := fmt.Fprintf(w, "    <testcase name=\"%s\" classname=\"%s\" time=\"%.3f\"%s\n", xmlText(name), suite,
-		took.Seconds(), end)
-	return err
-}
-
-// failedCase returns the end of the element of a test case that has failed.
-func failedCase(message, kind, text string) string {
-	return fmt.Sprintf("><failure message=\"%s\" type=\"%s\">%s</failure></testcase>", xmlText(message), xmlText(kind),
-		xmlText(text))
+		one := Case{Name: c.name(row), Took: time.Duration(row.DurationMS)}
+		switch row.Status {
+		case "failed":
+			one.Bad = "failure"
+			one.Message, one.Type, one.Text = c.failure(row)
+		case "skipped":
+			one.Bad = row.Status
+		}
+		s.Cases = append(s.Cases, one)
+	}
+	if unclean := c.unclean(); unclean != "" {
+		s.Cases = append(s.Cases, Case{Name: "job", Bad: "error", Message: unclean, Type: string(c.Summary.State)})
+	}
+	return WriteJUnit(w, s)
 }
 
 // xmlText returns text for an element or an attribute in double quotes. What XML 1.0 cannot hold becomes U+FFFD.
 func xmlText(text string) string {
-	var b strings.Builder
-	for _, r := range text { // a byte that is not UTF-8 is U+FFFD here
-		switch {
-		case r == '&':
-			b.WriteString("&amp;")
-		case r == '<':
-			b.WriteString("&lt;")
-		case r == '>':
-			b.WriteString("&gt;")
-		case r == '"':
-			b.WriteString("&quot;")
-		case r == '\n', r == '\t', r == '\r':
-			fmt.Fprintf(&b, "&#%d;", r)
-		case r < ' ', r == 0xFFFE, r == 0xFFFF:
-			b.WriteRune('\uFFFD')
-		default:
-			b.WriteRune(r)
+	text = strings.Map(func(r rune) rune { // a byte that is not UTF-8 is U+FFFD here
+		if r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0xFFFE || r == 0xFFFF {
+			return '\uFFFD'
 		}
-	}
-	return b.String()
+		return r
+	}, text)
+	return strings.NewReplacer("\n", "&#10;", "\t", "&#9;", "\r", "&#13;").Replace(template.HTMLEscapeString(text))
 }
 
 // maxAnnotations is how many annotations of a kind GitHub shows for a step.
@@ -185,50 +169,47 @@ const maxAnnotations = 10
 
 // GitHub writes annotations of GitHub Actions: an error for each of the first failures, and a line about the job, which
 // is an error if it did not come to its end.
-func (c *CI) GitHub(w io.Writer) (one func(job.Result) error, end func() error) {
+func (c *CI) GitHub(w io.Writer, rows iter.Seq2[job.Result, error]) error {
+	inProperty := strings.NewReplacer(":", "%3A", ",", "%2C")
+	text := func(s string) string {
+		return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(withoutControls(s))
+	}
+	var b strings.Builder
+	say := func(level, title, message string) {
+		fmt.Fprintf(&b, "::%s title=%s::%s\n", level, inProperty.Replace(text(title)), text(message))
+	}
+	s := c.Summary
 	failed, unclean := 0, c.unclean()
 	shown := maxAnnotations - 1 // one is left for the others
 	if unclean != "" {
 		shown--
 	}
-	escapes := strings.NewReplacer("%", "%25", "\n", "%0A")
-	inProperty := strings.NewReplacer(":", "%3A", ",", "%2C")
-	text := func(s string) string { return escapes.Replace(withoutControls(s)) }
-	property := func(s string) string { return inProperty.Replace(text(s)) }
-	return func(row job.Result) error {
-			if row.Status != "failed" {
-				return nil
-			}
-			if failed++; failed > shown {
-				return nil
-			}
-			message, _, printed := c.failure(row)
-			if printed != "" {
-				message += "\n" + printed
-			}
-			_, err := fmt.Fprintf(w, "::error title=%s::%s\n", property(c.Summary.Workflow+": "+c.name(row)),
-				text(message))
-			return err
-		}, func() error {
-			if more := failed - shown; more > 0 {
-				if _, err := fmt.Fprintf(w, "::error title=%s::%s more failed: prodigy dlq list --job-id %s\n",
-					property(c.Summary.Workflow), check.Counted(more, "item"), c.Summary.Job.ID); err != nil {
-					return err
-				}
-			}
-			level, state, m := "notice", string(c.Summary.State), c.Summary.Metrics
-			if unclean != "" {
-				level, state = "error", unclean
-			}
-			counts := fmt.Sprintf("%d of %s succeeded, %d failed", m.Successful, check.Counted(m.TotalItems, "item"),
-				m.Failed)
-			if m.Rejected > 0 {
-				counts += fmt.Sprintf(", %d rejected", m.Rejected)
-			}
-			_, err := fmt.Fprintf(w, "::%s title=%s::%s\n", level, property(c.Summary.Workflow),
-				text(fmt.Sprintf("%s: %s, %d skipped", state, counts, m.Skipped)))
+	for row, err := range rows {
+		if err != nil {
 			return err
 		}
+		if row.Status != "failed" {
+			continue
+		}
+		if failed++; failed <= shown {
+			message, _, printed := c.failure(row)
+			say("error", s.Workflow+": "+c.name(row), message+term.Prefixed("\n", printed))
+		}
+	}
+	if more := failed - shown; more > 0 {
+		say("error", s.Workflow, check.Counted(more, "item")+" more failed: prodigy dlq list --job-id "+s.Job.ID)
+	}
+	level, state, m := "notice", string(s.State), s.Metrics
+	if unclean != "" {
+		level, state = "error", unclean
+	}
+	counts := fmt.Sprintf("%d of %s succeeded, %d failed", m.Successful, check.Counted(m.TotalItems, "item"), m.Failed)
+	if m.Rejected > 0 {
+		counts += fmt.Sprintf(", %d rejected", m.Rejected)
+	}
+	say(level, s.Workflow, fmt.Sprintf("%s: %s, %d skipped", state, counts, m.Skipped))
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // withoutControls returns s without control characters but line ends: nobody sees them in an annotation, and a terminal
@@ -240,47 +221,4 @@ func withoutControls(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// TestCase is how a case of a test file ended.
-type TestCase struct {
-	File    string
-	Name    string
-	Line    int
-	Wrong   []string // how it differs from what is expected; empty if it passed
-	Took    time.Duration
-	Virtual time.Duration
-}
-
-// WriteTestCases writes the results for CI servers, as results --output junit does.
-func WriteTestCases(w io.Writer, all []TestCase) error {
-	var b strings.Builder
-	b.WriteString("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n")
-	for len(all) > 0 {
-		n := slices.IndexFunc(all, func(r TestCase) bool { return r.File != all[0].File })
-		if n < 0 {
-			n = len(all)
-		}
-		failed, took, suite := 0, time.Duration(0), xmlText(all[0].File)
-		for _, r := range all[:n] {
-			took += r.Took
-			if len(r.Wrong) > 0 {
-				failed++
-			}
-		}
-		fmt.Fprintf(&b, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\" time=\"%.3f\">\n",
-			suite, n, failed, took.Seconds())
-		for _, r := range all[:n] {
-			end := "/>"
-			if len(r.Wrong) > 0 {
-				end = failedCase(r.Wrong[0], "expectation", strings.Join(r.Wrong, "\n"))
-			}
-			_ = writeCase(&b, r.Name, suite, r.Took, end) // a Builder gives no error
-		}
-		b.WriteString("  </testsuite>\n")
-		all = all[n:]
-	}
-	b.WriteString("</testsuites>\n")
-	_, err := io.WriteString(w, b.String())
-	return err
 }

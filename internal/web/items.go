@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -95,9 +94,6 @@ func (s *Server) fill(list *itemList, found *view.Listing) error {
 			list.Selectable++
 		}
 	}
-	if by := itemOrder(q.Sort); by != nil {
-		slices.SortFunc(rows, func(a, b itemRow) int { return cmp.Or(by(a, b), cmp.Compare(a.Index, b.Index)) })
-	}
 	first := min(min(q.Page-1, len(all))*itemsListed, len(all))
 	list.Rows = rows[first:min(first+itemsListed, len(all))]
 	row := func(index int) int {
@@ -139,60 +135,6 @@ func (s *Server) matching(place jobs.Job, found *view.Listing, q itemQuery) (all
 		}
 	}
 	return all, nil
-}
-
-// itemColumn is a column of the list of items, by which it can be sorted.
-type itemColumn struct {
-	Name    string
-	Number  bool // it has numbers
-	compare func(a, b itemRow) int
-}
-
-var itemColumns = []itemColumn{
-	{"item", false, func(a, b itemRow) int { return cmp.Compare(a.Index, b.Index) }},
-	{"state", false, func(a, b itemRow) int { return cmp.Compare(statusWord(a.State), statusWord(b.State)) }},
-	{"attempts", true, func(a, b itemRow) int { return cmp.Compare(a.Attempts, b.Attempts) }},
-	{"took", true, func(a, b itemRow) int { return cmp.Compare(a.Duration, b.Duration) }},
-	{"last failure", false, func(a, b itemRow) int {
-		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Failure, b.Failure))
-	}},
-	{"last change", false, func(a, b itemRow) int { return a.Last.Compare(b.Last) }},
-}
-
-// itemOrder returns how rows are compared. It returns nil for the order of the items.
-func itemOrder(sort string) func(a, b itemRow) int {
-	name, down := strings.CutPrefix(sort, "-")
-	for _, c := range itemColumns {
-		switch {
-		case c.Name == name && down:
-			return func(a, b itemRow) int { return c.compare(b, a) }
-		case c.Name == name:
-			return c.compare
-		}
-	}
-	return nil
-}
-
-// columnHead is the heading of a column, which leads to the list sorted by it.
-type columnHead struct {
-	itemColumn
-	URL, Sorted string
-}
-
-// Headings returns the headings of the columns. That of the column by which the list is sorted turns the order around.
-func (l itemList) Headings() (list []columnHead) {
-	for _, c := range itemColumns {
-		q, sorted := l.Query, ""
-		q.Page, q.Sort = 1, c.Name
-		switch l.Query.Sort {
-		case c.Name:
-			q.Sort, sorted = "-"+c.Name, "ascending"
-		case "-" + c.Name:
-			sorted = "descending"
-		}
-		list = append(list, columnHead{c, q.url(l.Place.ID), sorted})
-	}
-	return list
 }
 
 // stateChoices counts all items of a job by state.

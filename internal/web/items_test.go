@@ -183,33 +183,3 @@ func TestAJobWithFailuresIsNotGreen(t *testing.T) {
 		}
 	}
 }
-
-// A list is sorted by the column whose heading is followed, over all pages, and stays so with its filter.
-func TestItemsAreSortedByTheirColumns(t *testing.T) {
-	s := newSite(t)
-	s.many(t, 120)
-	for query, want := range map[string][]string{
-		"sort=-item":                  {"item_119", "item_118"},
-		"sort=-attempts":              {"item_5", "item_15"},
-		"sort=-item&page=3":           {"item_19", "item_18"},
-		"sort=state":                  {"item_3", "item_13"},
-		"sort=-last+failure&q=_1":     {"item_13", "item_14"},
-		"sort=-item&state=failed&q=1": {"item_113", "item_103"},
-		"sort=nonsense":               {"item_0", "item_1"},
-	} {
-		_, page := s.get(t, "/jobs/"+s.job.ID+"/items?"+query, nil)
-		if ids, _ := listed(page); len(ids) < 2 || !slices.Equal(ids[:2], want) {
-			t.Errorf("%s: got %q, want %q first", query, ids, want)
-		}
-	}
-	_, page := s.get(t, "/jobs/"+s.job.ID+"/items?sort=-took&state=failed", nil)
-	page = html.UnescapeString(page)
-	for _, want := range []string{
-		`<th scope="col" class="n" aria-sort="descending"><a href="/jobs/` + s.job.ID + `/items?sort=took&state=failed">took</a>`,
-		`data-live="/live/jobs/` + s.job.ID + `/items?sort=-took&state=failed"`, `name="sort" value="-took"`,
-	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page has no %s", want)
-		}
-	}
-}

@@ -124,42 +124,12 @@ func dirOf(j jobs.Job) string {
 	return meta.Dir
 }
 
-// breakersShown bounds the breakers of keys that are named.
-const breakersShown = 5
-
 // Notices says what holds the job back.
 func (s standing) Notices() []string {
-	var list []string
-	j, now := s.Job, s.Now
-	if s.State == jobs.Running {
-		list = j.Holding(now)
-		if j.Stopping() != "" {
-			list[0] = "the job is " + list[0]
-		}
-		list = check.Each(list, sentence)
+	if s.State != jobs.Running {
+		return nil
 	}
-	breakers := j.Breakers()
-	for _, b := range breakers[:min(len(breakers), breakersShown)] {
-		of := ""
-		if b.Scope != events.WorkflowScope {
-			of = " of step " + b.Scope
-		}
-		if b.Key != "" {
-			of += " for " + events.Clip(b.Key, 80)
-		}
-		text := fmt.Sprintf("The circuit breaker%s is %s", of, b.State)
-		if s.State == jobs.Running && b.Until.After(now) {
-			text += ", and tests in " + view.Rough(b.Until.Sub(now))
-		}
-		list = append(list, text+".")
-	}
-	switch more := len(breakers) - breakersShown; {
-	case more == 1:
-		list = append(list, "1 more circuit breaker is not closed.")
-	case more > 1:
-		list = append(list, fmt.Sprintf("%s more circuit breakers are not closed.", number(more)))
-	}
-	return list
+	return check.Each(view.Progress{}.HoldingBack(s.Job, s.Now), sentence)
 }
 
 // action returns the address that starts an action on the job.

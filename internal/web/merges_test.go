@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,85 +51,15 @@ func merging() story {
 	return s
 }
 
-func TestTheMergeQueueIsDrawn(t *testing.T) {
+func TestConflictsAndRunsOfVerifyAreListed(t *testing.T) {
 	page := pageOf(t, merging().source())
 	for _, want := range []string{
-		"<h2>Merge queue</h2>",
-		"<title>i0 merged as eeeeeeeeee</title>",
-		"<title>i3: conflict in &lt;b&gt;.go</title>",
-		"<title>verify of i0, i1, i2 failed in test: exit code &lt;1&gt; after 1s</title>",
-		"<title>verify of i0 passed after 1s</title>",
-		"(max 4 waiting)",
-		`<code title="CONFLICT">&lt;b&gt;.go</code> with <span class="id">i0</span></td><td>dead letter</td>`,
-		"↳ i0</td>",
-		`<td class="id">ffffffffff</td><td class="text">w: i2</td>`,
-		`<td class="id">bbbbbbbbbb</td><td class="text">commits of the phase setup</td>`,
+		`<code title="CONFLICT">&lt;b&gt;.go</code> with <span class="id">i0</span></td><td>failed</td>`,
+		`<td class="text">i0, i1, i2</td><td class="id">dddddddddd</td><td class="text">failed in test: exit code &lt;1&gt;</td>`,
+		`<td class="text">i0</td><td class="id">eeeeeeeeee</td><td class="text">passed</td>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
 		}
-	}
-}
-
-func TestAJobWithoutWorkspacesHasNoMergeQueue(t *testing.T) {
-	s := merging()
-	s[0].Event = events.JobStarted{Workflow: "w", MaxParallel: 4}
-	if page := pageOf(t, s.source()); strings.Contains(page, "Merge queue") {
-		t.Error("there is a merge queue")
-	}
-}
-
-// Of many merges the newest are drawn, and their tables have a bound.
-func TestOfManyMergesTheNewestAreDrawn(t *testing.T) {
-	var s story
-	s.at(0, events.JobStarted{Workflow: "w", MaxParallel: 1, Base: "a"})
-	for i := range 600 {
-		now := time.Duration(i) * time.Second
-		s.at(now, events.AgentStarted{
-			AttemptID: events.AttemptID{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1},
-			Worker:    1,
-		})
-		s.at(now+400*time.Millisecond, events.AgentCompleted{
-			AttemptID: events.AttemptID{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1},
-			Changes:   events.Changes{Commit: "c"},
-		})
-		s.at(now+500*time.Millisecond, events.WorktreeMerged{
-			ItemIDs: []string{fmt.Sprint(i)}, ItemIndexes: []int{i}, Attempts: []int{1}, Commits: []string{fmt.Sprintf("%040d", i)}, Head: "h", Files: []int{1},
-			DurationMS: events.Millis(100 * time.Millisecond),
-		})
-	}
-	_, c, err := draw(s.source().Records, time.Time{}, pageKept)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := c.Merges
-	if len(m.Queue.Rects) != 500 || len(m.Log) != pageKept.rows || m.LeftLog != 600-pageKept.rows || m.Log[0].ItemID != "599" {
-		t.Errorf("%d rectangles, %d commits and %d left", len(m.Queue.Rects), len(m.Log), m.LeftLog)
-	}
-}
-
-func TestTheDepthOfTheQueueIsTheMostOfEachPart(t *testing.T) {
-	p := newPlot(&axis{runs: []run{{From: began, To: began.Add(columns * time.Second)}}}, 1, pageKept)
-	done := func(at time.Duration, index int) {
-		p.see(events.Record{Time: began.Add(at), Event: events.AgentCompleted{
-			AttemptID: events.AttemptID{ItemIndex: index},
-			Changes:   events.Changes{Commit: "c"},
-		}})
-	}
-	failed := func(at time.Duration, index int) {
-		p.see(events.Record{Time: began.Add(at), Event: events.AgentFailed{
-			AttemptID: events.AttemptID{ItemIndex: index},
-			ErrorType: retry.TypeMergeConflict,
-		}})
-	}
-	done(0, 0)
-	done(100*time.Millisecond, 1)
-	failed(200*time.Millisecond, 1)
-	done(3*time.Second, 2)
-	failed(5*time.Second, 0)
-	failed(5*time.Second, 2)
-	p.finish(false)
-	if want := []float64{2, 1, 1, 2, 2, 2, 0, 0}; !slices.Equal(p.merging.most[:len(want)], want) || p.merging.most[columns-1] != 0 {
-		t.Errorf("got %v, want %v", p.merging.most, want)
 	}
 }

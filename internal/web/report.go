@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"strconv"
+	"net/http"
 	"time"
 
 	"prodigy/internal/dlq"
@@ -68,12 +68,12 @@ func Report(s Source) ([]byte, error) {
 	if s.State == jobs.Running {
 		now = s.Made
 	}
-	job, c, err := draw(s.Records, now, plotKept)
+	c, err := draw(s.Records, now, reportKept)
 	if err != nil {
 		return nil, err
 	}
 	s.Text = cut(s.Text, textShown)
-	r := &report{Source: s, Job: job, charts: c, Told: told{s.Job, s.State, s.Reason, s.Advice, job}}
+	r := &report{Source: s, Job: c.Job, charts: c, Told: told{s.Job, s.State, s.Reason, s.Advice, c.Job}}
 	if err := r.list(); err != nil {
 		return nil, err
 	}
@@ -87,33 +87,6 @@ func (r *report) LabelOf(index int) string { return cut(r.Named(index), itemShow
 func (r *report) Groups() []view.FailureGroup {
 	all := r.Job.Failures.Groups()
 	return all[:min(len(all), groupsListed)]
-}
-
-// pause is a time in which agents waited for the limit of their plan.
-type pause struct {
-	view.Period
-	events.QuotaPaused
-}
-
-// Pauses returns the pauses of agents.
-func (r *report) Pauses() (list []pause) {
-	for _, p := range r.Job.HoldPeriods() {
-		if e, ok := p.Event.(events.QuotaPaused); ok {
-			list = append(list, pause{p, e})
-		}
-	}
-	return list
-}
-
-// Slot names the slot of an attempt: on a fleet, that of the worker which ran it.
-func (r *report) Slot(a view.Attempt) string {
-	switch {
-	case a.Node != "":
-		return fmt.Sprintf("%s slot %d", a.Node, a.Slot)
-	case a.Fleet:
-		return "-"
-	}
-	return strconv.Itoa(a.Worker)
 }
 
 // PrintedBy returns the end of what a step has printed, or nil.
@@ -155,4 +128,16 @@ func (r *report) list() error {
 		})
 	}
 	return nil
+}
+
+// report sends the report of a job. It may have styles of its own, as the one file that it is, and nothing else.
+func (s *Server) report(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+	made, err := s.Data.Report(place)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	_, _ = w.Write(made)
 }

@@ -1,7 +1,6 @@
 // Package web shows jobs as pages.
 //
-// A [Server] shows the list, a running job, its items, what happened to an item and what it printed, and the dead
-// letters. It renders HTML pages from the functions in [Data]. A small script replaces the middle of a page with what
+// A [Server] shows the list, a running job, its items, and what happened to an item and what it printed. It renders HTML pages from the functions in [Data]. A small script replaces the middle of a page with what
 // the server streams when the log has grown (live.go). The commands that stop, resume, retry and steer can be started
 // from the pages (actions.go). [Report] makes one file of a job, from its log.
 //
@@ -30,12 +29,9 @@ func (s *Server) Handler() http.Handler {
 	s.form = rand.Text()
 	mux := http.NewServeMux()
 	for route, page := range map[string]func(*http.Request, jobs.Job) (page, error){
-		"GET /jobs/{job}":                s.job,
-		"GET /jobs/{job}/letters":        s.letters,
-		"GET /jobs/{job}/letters/{item}": s.letter,
-		"GET /jobs/{job}/items/{item}":   s.explain,
-		"GET /jobs/{job}/letter":         s.letter,
-		"GET /jobs/{job}/items":          s.itemOrItems,
+		"GET /jobs/{job}":              s.job,
+		"GET /jobs/{job}/items/{item}": s.explain,
+		"GET /jobs/{job}/items":        s.itemOrItems,
 	} {
 		mux.HandleFunc(route, s.show(page))
 	}

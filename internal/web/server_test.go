@@ -189,8 +189,8 @@ func TestOnlyThePersonWhoStartedItIsLetIn(t *testing.T) {
 func TestPagesShowTexts(t *testing.T) {
 	s := newSite(t)
 	for _, path := range []string{
-		"/", "/jobs/" + s.job.ID, "/jobs/" + s.job.ID + "/letters", "/jobs/" + s.job.ID + "/items/" + url.PathEscape(evil),
-		"/jobs/" + s.job.ID + "/items?item=" + url.QueryEscape(evil), "/jobs/" + s.job.ID + "/letters/" + url.PathEscape(evil),
+		"/", "/jobs/" + s.job.ID, "/jobs/" + s.job.ID + "/items/" + url.PathEscape(evil),
+		"/jobs/" + s.job.ID + "/items?item=" + url.QueryEscape(evil),
 		"/jobs/" + url.PathEscape(evil), "/jobs/" + s.job.ID + "/report", "/jobs/" + s.job.ID + "/items", "/live/jobs/" + s.job.ID + "/items",
 		"/jobs/" + s.job.ID + "/items?" + url.Values{"q": {evil}, "failure": {evil}, "state": {evil}, "page": {evil}}.Encode(), "/live/jobs/" + s.job.ID,
 	} {
@@ -261,10 +261,6 @@ func TestLinksLeadToItemsOfAnyName(t *testing.T) {
 		if want := "<h1>" + id + " <span"; !strings.Contains(html.UnescapeString(body), want) {
 			t.Errorf("the page of %q has no %s", id, want)
 		}
-		code, body := s.get(t, itemURL(s.job.ID, "letter", id), nil)
-		if want := fmt.Sprintf("no dead letter %q", id); code != http.StatusNotFound || !strings.Contains(html.UnescapeString(body), want) {
-			t.Errorf("the letter of %q: %d without %s", id, code, want)
-		}
 	}
 	if _, body := s.get(t, "/jobs/"+s.job.ID+"/items/a%2Fb", nil); !strings.Contains(body, "<h1>a/b <span") {
 		t.Error("a path does not lead to the item a/b")
@@ -273,7 +269,7 @@ func TestLinksLeadToItemsOfAnyName(t *testing.T) {
 
 func TestWhatIsNotThereIsSaidSo(t *testing.T) {
 	s := newSite(t)
-	for _, path := range []string{"/jobs/none", "/jobs/" + s.job.ID + "/items/none", "/jobs/" + s.job.ID + "/letters/none", "/none"} {
+	for _, path := range []string{"/jobs/none", "/jobs/" + s.job.ID + "/items/none", "/none"} {
 		if got, _ := s.get(t, path, nil); got != http.StatusNotFound {
 			t.Errorf("%s: %d", path, got)
 		}

@@ -98,10 +98,9 @@ var functions = template.FuncMap{
 	// texts
 	"short":  func(s string) string { return events.Clip(s, 400) },
 	"raw":    func(m json.RawMessage) string { return string(m) },
-	"text":   func(printed any) template.HTML { return shownText(fmt.Appendf(nil, "%s", printed)) },
+	"text":   shownText,
 	"word":   statusWord,
 	"few":    namesOf,
-	"halves": func(depth int) string { return strings.Repeat("↳ ", depth) },
 	"commit": func(name string) string { return fmt.Sprintf("%.10s", name) },
 
 	// parts of pages

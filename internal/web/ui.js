@@ -19,7 +19,7 @@ function same(e) {
   return () => { const all = like(); return all[n] || all[0]; };
 }
 
-// Tables are sorted by the heading that was pressed last, as long as the page is open. Those with links for headings are sorted by the server.
+// Tables are sorted by the heading that was pressed last, as long as the page is open.
 const orders = new Map(); // by the names of tables: the column, and whether the largest come first
 
 function valueOf(cell) {
@@ -37,7 +37,7 @@ function arrange(root) {
     const name = table.parentElement.getAttribute("aria-label");
     const order = orders.get(name);
     [...table.tHead.rows[0].cells].forEach((head, column) => {
-      if (head.querySelector("a, input")) return;
+      if (head.querySelector("input")) return;
       const button = head.querySelector("button") || document.createElement("button");
       if (!button.isConnected && !head.contains(button)) {
         button.append(...head.childNodes);
