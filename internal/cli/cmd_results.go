@@ -41,7 +41,8 @@ finished so far.
 Rows have item_id, index, status (success, failed or skipped), output, exit_code, duration_ms,
 attempt (0 if none started) and captured values (a JSON column in csv and tsv). Failed items also
 have error_type, and the outcome and session_id of their last agent. Reused items (run --since) have
-reused_from, and items that ran on a fleet have node, the name of the worker; csv and tsv omit both.
+reused_from, and items that ran on a fleet have node, the name of the worker; csv and tsv omit both,
+and have the label of the item in the last column.
 
 joblog has the rows of GNU parallel's --joblog, in the order in which items finished. junit reports
 each item as a test case; github prints failures as GitHub Actions annotations. Both report an
@@ -90,7 +91,16 @@ func (o *resultsOptions) run(_ context.Context, con *console, place jobs.Job, it
 	case asJUnit, asGitHub:
 		err = o.printForCI(out, place, itemID, lines)
 	default:
-		_, err = term.Rows[term.Line]{Format: o.format, Columns: resultColumns}.Print(out, lines)
+		names := labelsInStore(place)
+		defer check.Quietly(names.Close)
+		label := term.Column[term.Line]{Key: "label", Value: func(line term.Line) any {
+			var row struct {
+				Index int `json:"index"`
+			}
+			_ = json.Unmarshal(line, &row)
+			return names.Label(row.Index)
+		}}
+		_, err = term.Rows[term.Line]{Format: o.format, Columns: append(resultColumns, label)}.Print(out, lines)
 	}
 	if errors.Is(err, job.ErrNoItems) {
 		return refusef("job %s has no items, so it has no results; 'prodigy logs%s' shows the output of its steps",
