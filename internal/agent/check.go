@@ -135,13 +135,11 @@ func (c *compiler) problems(file string) (problems, warnings []workflow.Problem)
 	})
 	for _, f := range c.findings {
 		p := workflow.Problem{File: file, Line: f.at.Line, Col: f.at.Col, Message: f.message}
-		switch f.severity {
-		case template.Error:
+		if f.severity == template.Error {
 			problems = append(problems, p)
-		case template.Warning:
-			warnings = append(warnings, p)
-		case template.Info:
+			continue
 		}
+		warnings = append(warnings, p)
 	}
 	return problems, warnings
 }

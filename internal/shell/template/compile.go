@@ -57,7 +57,6 @@ func (c *compiler) passthrough() *Template {
 	}
 	c.collectVariables(file, "")
 	c.lintUnresolved(file)
-	c.lintBracesOfOthers()
 	if strings.Contains(c.src, itemVar) { // which the other variables with the data of an item begin with
 		c.checkValues(c.src)
 	}

@@ -31,12 +31,7 @@ const (
 
 	codeInternal = "PS090" // a fault of prodigy
 
-	codeForeign  = "PS101" // an unknown name is left as it is
-	codeShadowed = "PS102" // the script sets a variable of the same name
-	codeFilledIn = "PS103" // a value is filled in inside single quotes
-
-	codeUnresolved  = "PS120" // the shell would take a name for an empty variable
-	codeOtherBraces = "PS121" // {} is not a placeholder of prodigy
+	codeUnresolved = "PS120" // the shell would take a name for an empty variable
 )
 
 // Severity of a Diag.
@@ -44,8 +39,7 @@ type Severity int
 
 // The severities, the mildest first.
 const (
-	Info Severity = iota
-	Warning
+	Warning Severity = iota
 	Error
 )
 

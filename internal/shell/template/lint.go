@@ -2,10 +2,8 @@ package template
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -24,35 +22,14 @@ func (c *compiler) warn(r *ref, code, why string) {
 
 // lintPlace warns about places where a value is safe from the shell, but perhaps not what was meant.
 func (c *compiler) lintPlace(r *ref, p place) {
-	if r.kind == short && (p.quote == single || p.quote == ansi || p.quote == quotedHeredoc || p.quote == heredoc &&
-		c.inRewritten(r)) {
-		c.report(Info, r.start, finding{codeFilledIn, r.written + " is expanded despite the single quotes"})
-	}
-	raw := r.expr.has("raw")
 	switch {
-	case raw:
+	case r.expr.has("raw"):
 		c.warn(r, "PS106", "is inserted as shell code; its author could run any command")
 	case p.file:
 		c.warn(r, "PS116", "is a redirection target and may point outside the working directory")
 	case p.loop && p.words && !r.expr.isList():
-		c.warn(r, "PS115", fmt.Sprintf("is a single word, so the loop runs once; use %s[*]} or %s|words}",
-			strings.TrimSuffix(r.written, "}"), strings.TrimSuffix(r.written, "}")))
-	case r.expr.root == "map" && len(r.expr.steps) == 1 && r.expr.steps[0].key == "results" && p.quote != heredoc && !r.expr.has("file"):
-		c.warn(r, "PS117", "may be too large for an argument; use ${map.results_file}, or |file for the path of a temporary file")
-	}
-	// Formats around a placeholder that have an escape of their own.
-	before, after := c.src[:r.start], c.src[r.end:]
-	// "key": "${item.x}" in a heredoc, which breaks when the value has a quote.
-	inJSON := strings.HasSuffix(before, `"`) && strings.HasPrefix(after, `"`) &&
-		strings.HasSuffix(strings.TrimRight(strings.TrimSuffix(before, `"`), " "), ":")
-	if inJSON && p.quote == heredoc && !r.expr.has("json") {
-		c.warn(r, "PS113", "is inside a JSON string; use |json without the quotes")
-	}
-	// https://host/path?q=${item.x}. The value of a host or of a whole URL must not be encoded.
-	wordStart := strings.LastIndexAny(before, " \t\n\"'") + 1
-	_, path, isURL := strings.Cut(before[wordStart:], "://")
-	if isURL && strings.ContainsAny(path, "/?") && !r.expr.has("url") {
-		c.warn(r, "PS114", "is inside a URL; use |url unless the value is already encoded")
+		name := strings.TrimSuffix(r.written, "}")
+		c.warn(r, "PS115", fmt.Sprintf("is a single word, so the loop runs once; use %s[*]} or %s|words}", name, name))
 	}
 }
 
@@ -114,8 +91,11 @@ func (c *compiler) leadingRef(word *syntax.Word) *ref {
 // nothing in the script sets it, so it would be empty without a word. What the script sources or evaluates may set
 // anything.
 func (c *compiler) lintUnresolved(file *syntax.File) {
-	if runsUnseen(file) {
-		return
+	for node := range syntax.Preorder(file) {
+		call, ok := node.(*syntax.CallExpr)
+		if ok && len(call.Args) > 0 && check.Among(". source eval", call.Args[0].Lit()) {
+			return
+		}
 	}
 	for node := range syntax.Preorder(file) {
 		p, ok := node.(*syntax.ParamExp)
@@ -132,41 +112,6 @@ func (c *compiler) lintUnresolved(file *syntax.File) {
 			c.report(Warning, c.sourceOffset(int(p.Pos().Offset())),
 				finding{codeUnresolved, text + "; the script never sets it"})
 		}
-	}
-}
-
-// runsUnseen reports whether a script runs code of which its text says nothing.
-func runsUnseen(file *syntax.File) bool {
-	for node := range syntax.Preorder(file) {
-		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 &&
-			check.Among(". source eval", call.Args[0].Lit()) {
-			return true
-		}
-	}
-	return false
-}
-
-// otherBraces matches {{ name }}, {{ name.path }} and {{ name | filter }}, the placeholders of other tools.
-var otherBraces = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\{\{-?[ \t]*((\w+)(?:[ \t]*[.\[|].*?)?)[ \t]*-?\}\}`)
-})
-
-// lintBracesOfOthers warns of such a placeholder where the name is one of prodigy.
-func (c *compiler) lintBracesOfOthers() {
-	if !strings.Contains(c.src, "{{") {
-		return
-	}
-	for _, m := range otherBraces().FindAllStringSubmatchIndex(c.src, -1) {
-		inside, root := c.src[m[2]:m[3]], c.src[m[4]:m[5]]
-		is, _ := c.names.Lookup(root)
-		if !is.Root && !is.Declared && knownOnly(root) == "" {
-			continue
-		}
-		path, _, _ := strings.Cut(inside, "|")
-		c.report(Warning, m[0], finding{
-			codeOtherBraces,
-			fmt.Sprintf("{{ %s }} is not expanded; use ${%s}", inside, strings.TrimSpace(path)),
-		})
 	}
 }
 

@@ -63,7 +63,6 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 		c.report(Error, u.offset, finding{codePlaceholder, message})
 	}
 	p.pieces = append(p.pieces, constant(constantText(src[last:])))
-	c.lintBracesOfOthers()
 	for _, d := range c.diags {
 		if d.Severity == Warning {
 			p.Diags = append(p.Diags, d)

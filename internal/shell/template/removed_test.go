@@ -9,10 +9,10 @@ import (
 // reported before anything runs.
 func TestSourcesOfTheOlderToolAreToldBeforeAnythingRuns(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
-		{`p ${cmd:git rev-parse HEAD}`, "use $(git rev-parse HEAD)"},
-		{`p "on ${date:%Y-%m-%d}"`, "use $(date +%Y-%m-%d)"},
-		{`p ${file:notes.txt}`, "use $(cat notes.txt)"},
-		{`p ${json:a.b:from}`, "capture_format: json"},
+		{`p ${cmd:git rev-parse HEAD}`, "capture: name"},
+		{`p "on ${date:%Y-%m-%d}"`, "capture: name"},
+		{`p ${file:notes.txt}`, "capture: name"},
+		{`p ${json:a.b:from}`, "capture: name"},
 	} {
 		_, err := Compile(c.src, Options{Names: testNames})
 		if err == nil || !strings.Contains(err.Error(), "PS004") || !strings.Contains(err.Error(), c.want) {

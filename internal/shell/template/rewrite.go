@@ -28,7 +28,6 @@ func (c *compiler) assemble() (*Template, error) {
 	if c.file != nil {
 		c.lintUnresolved(c.file)
 	}
-	c.lintBracesOfOthers()
 	pieces, ok := merge(c.parseText, edits)
 	if !ok {
 		c.report(
@@ -158,11 +157,6 @@ func (c *compiler) resolve(r *ref) (script, shown piece) {
 	case r.kind == unknownRef:
 		return c.unknownRef(r, p), passthrough
 	case c.shadowed(r):
-		c.report(
-			Info, r.start,
-			finding{codeShadowed, fmt.Sprintf("the script sets %s, so %s refers to the shell variable", r.expr.root,
-				r.written)},
-		)
 		return c.asWritten(r), passthrough
 	case c.refuses(r, p):
 		return passthrough, passthrough
@@ -200,7 +194,6 @@ func (c *compiler) unknownRef(r *ref, p place) piece {
 		c.report(Error, r.start, finding{r.fault.code, r.fault.text + asText(r.written)})
 		return constant(r.written)
 	}
-	c.report(Info, r.start, finding{codeForeign, r.written + " is not a prodigy value and is left unchanged"})
 	return c.asWritten(r)
 }
 

@@ -224,7 +224,7 @@ func (s *scanner) ours(i, nameEnd int) int {
 		s.add(simple, i, end, e, finding{})
 		return end
 	}
-	if name == "workflow" && s.retired(name, strings.TrimSuffix(s.src[nameEnd:closing(s.src, i)], "}")) != "" {
+	if name == "workflow" && retired(name, s.src[nameEnd:closing(s.src, i)]) != "" {
 		to, _ := s.addUnknown(i, nameEnd)
 		return to
 	}
@@ -284,11 +284,11 @@ func (s *scanner) addUnknown(i, nameEnd int) (end int, ok bool) {
 	end = closing(s.src, i)
 	name, rest := s.src[i+2:nameEnd], s.src[nameEnd:end]
 	text, meant := s.unknown(s.src[i:end], name)
-	if instead := s.retired(name, strings.TrimSuffix(rest, "}")); instead != "" {
+	if instead := retired(name, rest); instead != "" {
 		text, meant = "unknown value "+s.src[i:end]+": "+instead, looksDotted(rest)
 	} else if isSource(rest) {
 		return 0, false
-	} else if s.isForeign(name) {
+	} else if strings.Contains(s.src, "`") { // a template of JavaScript
 		meant = false
 	}
 	s.add(unknownRef, i, end, nil, finding{codeUnknown, text})

@@ -58,51 +58,22 @@ func (s *scanner) unknown(written, name string) (text string, meant bool) {
 	return text + " (known: " + strings.Join(s.names.all(), ", ") + ")", false
 }
 
-// gitCommands print what the older tool took from git after each step, as in ${step.files_added}.
-var gitCommands = map[string]string{
-	"files_added":    "git diff --name-only --diff-filter=A $PRODIGY_BASE",
-	"files_modified": "git diff --name-only --diff-filter=M $PRODIGY_BASE",
-	"files_deleted":  "git diff --name-only --diff-filter=D $PRODIGY_BASE",
-	"files_changed":  "git diff --name-only $PRODIGY_BASE",
-	"commits":        "git rev-list $PRODIGY_BASE..HEAD",
-	"commit_count":   "git rev-list --count $PRODIGY_BASE..HEAD",
-	"insertions":     "git diff --shortstat $PRODIGY_BASE",
-	"deletions":      "git diff --shortstat $PRODIGY_BASE",
-}
+// gitValues are what the older tool took from git after each step, as in ${step.files_added}.
+const gitValues = "files_added files_modified files_deleted files_changed commits commit_count insertions deletions"
 
 // retired says what to write instead of what the older tool took from git, a command, a file or JSON, as in
-// ${step.commits} and ${date:%F}. rest is what follows the name, up to the brace. Of anything else it says nothing.
-func (s *scanner) retired(name, rest string) string {
-	command, more := strings.TrimPrefix(rest, ":"), ""
+// ${step.commits} and ${date:%F}. rest is what follows the name. Of anything else it says nothing.
+func retired(name, rest string) string {
 	switch name {
 	case "step", "workflow":
-		field, _, _ := strings.Cut(strings.TrimPrefix(rest, "."), ":")
-		command, more = gitCommands[field], "; $PRODIGY_BASE is known with `workspace: git` at the root of the file"
-	case "cmd":
-	case "date":
-		command = "date +" + command
-	case "file":
-		command = "cat " + command
-	case "json":
-		return "capture the text with capture_format: json, and name the field, as in ${<capture>.field}"
-	default:
-		return ""
+		field, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(rest, "."), "}"), ":")
+		if check.Among(gitValues, field) {
+			return "ask git in a step, as in git diff --name-only $PRODIGY_BASE, which is known with `workspace: git` at the root of the file"
+		}
+	case "cmd", "date", "file", "json":
+		if strings.HasPrefix(rest, ":") {
+			return "take it from the output of an earlier step, with `capture: name` and ${name}"
+		}
 	}
-	switch {
-	case command == "":
-		return ""
-	case s.noShell:
-		return "no shell expands this text, so run " + command +
-			" in an earlier step with `capture: name`, and use ${name} here" + more
-	}
-	return "use $(" + command + ")" + more
-}
-
-// foreignRoots are what names of terraform, of Maven and of JavaScript begin with.
-const foreignRoots = "count data document each local module path process project self terraform this var window"
-
-// isForeign reports whether a dotted name of nobody is hardly meant for prodigy: it is one of another language, or
-// stands in a template of JavaScript, which has backquotes around it.
-func (s *scanner) isForeign(root string) bool {
-	return check.Among(foreignRoots, root) || strings.Contains(s.src, "`")
+	return ""
 }
