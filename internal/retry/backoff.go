@@ -53,27 +53,23 @@ const forever time.Duration = math.MaxInt64
 
 // backoffs is the table of strategies: name, parameters, and the delay before retry n (from 1) where d is the
 // first delay: the parameter delay or initial, else initial_delay. The caller caps the delay; forever stands
-// for "the cap". The formula says the same for people, with the numbers in place.
+// for "the cap".
 var backoffs = []struct {
 	strategy   Strategy
 	parameters string // the keys that it takes
-	delay      func(b Backoff, d time.Duration, n int) (delay time.Duration, formula string)
+	delay      func(b Backoff, d time.Duration, n int) time.Duration
 }{
-	{Fixed, "delay", func(_ Backoff, d time.Duration, _ int) (time.Duration, string) {
-		return d, duration.Format(d)
-	}},
+	{Fixed, "delay", func(_ Backoff, d time.Duration, _ int) time.Duration { return d }},
 	{Linear, "initial increment", linear},
-	{Exponential, "initial base multiplier", func(b Backoff, d time.Duration, n int) (time.Duration, string) {
-		return times(d, math.Pow(b.factor(), float64(n-1))), fmt.Sprintf("%s × %v^%d", duration.Format(d), b.factor(), n-1)
+	{Exponential, "initial base multiplier", func(b Backoff, d time.Duration, n int) time.Duration {
+		return times(d, math.Pow(b.factor(), float64(n-1)))
 	}},
-	{Fibonacci, "initial", func(_ Backoff, d time.Duration, n int) (time.Duration, string) {
-		return times(d, fibonacci(n)), fmt.Sprintf("%s × fib(%d)", duration.Format(d), n)
-	}},
-	{Custom, "delays", func(b Backoff, _ time.Duration, n int) (time.Duration, string) {
+	{Fibonacci, "initial", func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }},
+	{Custom, "delays", func(b Backoff, _ time.Duration, n int) time.Duration {
 		if n > len(b.Delays) {
-			return forever, fmt.Sprintf("after the %d delays of the list: max_delay", len(b.Delays))
+			return forever
 		}
-		return b.Delays[n-1], fmt.Sprintf("delay %d of the list", n)
+		return b.Delays[n-1]
 	}},
 }
 
@@ -96,50 +92,33 @@ func Parameters(s Strategy) ([]string, bool) {
 	return nil, false
 }
 
-// Computed returns the delay before retry n (1 is the first), capped at p.MaxDelay, before jitter.
+// Computed returns the delay before retry n (1 is the first), capped at p.MaxDelay, before jitter. It is the cap for an
+// unknown strategy, which Check refuses.
 func (p Policy) Computed(n int) time.Duration {
-	full, _ := p.uncapped(n)
-	return min(full, p.limit())
-}
-
-// uncapped returns what the formula gives for retry n, and the formula. It is forever for an unknown strategy, which
-// Check refuses.
-func (p Policy) uncapped(n int) (full time.Duration, formula string) {
 	for _, b := range backoffs {
 		if b.strategy == p.strategy() {
-			full, formula = b.delay(p.Backoff, p.first(), max(n, 1))
-			return max(full, 0), formula
+			return min(max(b.delay(p.Backoff, p.first(), max(n, 1)), 0), p.limit())
 		}
 	}
-	return forever, ""
+	return p.limit()
 }
 
 func (p Policy) strategy() Strategy { return cmp.Or(p.Backoff.Strategy, Exponential) }
 
-// Explain describes how the delay before retry n (1 is the first) is computed, as in "exponential: 1s × 2^5 =
-// 32s, capped at max_delay 30s; jitter full takes from 0s to 30s". Previous is the delay before that, 0 for
-// the first retry.
+// Explain describes how the delay before retry n (1 is the first) is computed, as in "exponential backoff: 30s, which is
+// max_delay; jitter full: between 0s and 30s". Previous is the delay before that, 0 for the first retry.
 func (p Policy) Explain(n int, previous time.Duration) string {
-	var b strings.Builder
 	computed := p.Computed(n)
-	full, formula := p.uncapped(n)
-	fmt.Fprintf(&b, "%s: %s", p.strategy(), formula)
-	// forever is no result that a person could check, and stands for the cap.
-	if full == forever {
-		full = computed
-	}
-	if result := duration.Format(full); !strings.HasSuffix(b.String(), ": "+result) {
-		fmt.Fprintf(&b, " = %s", result)
-	}
-	if full > computed {
-		fmt.Fprintf(&b, ", capped at max_delay %s", duration.Format(computed))
+	text := fmt.Sprintf("%s backoff: %s", p.strategy(), duration.Format(computed))
+	if computed == p.limit() {
+		text += ", which is max_delay"
 	}
 	if p.Jitter != NoJitter {
 		low, _ := p.bounds(computed, previous)
-		fmt.Fprintf(&b, "; jitter %s: between %s and %s", p.Jitter, duration.Format(low),
+		text += fmt.Sprintf("; jitter %s: between %s and %s", p.Jitter, duration.Format(low),
 			duration.Format(p.top(computed, previous)))
 	}
-	return b.String()
+	return text
 }
 
 // Worst returns the longest possible delay before each retry, up to the end of the budget. The list has at most 10,000
@@ -231,15 +210,14 @@ func (b Backoff) factor() float64 {
 
 // linear has three forms: without an increment the delay grows by d; with only an increment the first delay
 // is d; with an initial delay and an increment the first delay already includes one increment.
-func linear(b Backoff, d time.Duration, n int) (delay time.Duration, formula string) {
+func linear(b Backoff, d time.Duration, n int) time.Duration {
 	if b.Increment == nil {
-		return times(d, float64(n)), fmt.Sprintf("%d × %s", n, duration.Format(d))
+		return times(d, float64(n))
 	}
 	if b.Initial == nil {
 		n--
 	}
-	return duration.Plus(d, times(*b.Increment, float64(n))),
-		fmt.Sprintf("%s + %d × %s", duration.Format(d), n, duration.Format(*b.Increment))
+	return duration.Plus(d, times(*b.Increment, float64(n)))
 }
 
 // fibonacci returns the n-th number of 1 1 2 3 5 8 …, and infinity where that is longer than any delay: the number

@@ -28,10 +28,13 @@ func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 		return l.Found
 	}
 	l.budget()
-	l.delays()
 	l.cap()
-	l.jitter()
-	l.exitCodes()
+	if b := l.Backoff; b.Strategy == Custom || b.Delay != nil || b.Initial != nil {
+		l.Add("initial_delay has no effect: backoff lists its own delays", nil, "initial_delay")
+	}
+	if l.Jitter != Proportional {
+		l.Add("jitter_factor has no effect without jitter: true", nil, "jitter_factor")
+	}
 	return l.Found
 }
 
@@ -49,24 +52,6 @@ func (l *linter) budget() {
 		[]any{duration.Format(l.Budget), may, check.Counted(fit, "try"), l.Attempts}, "retry_budget", "attempts")
 }
 
-// delays finds backoff parameters with a surprising effect.
-func (l *linter) delays() {
-	b := l.Backoff
-	switch {
-	case b.Strategy == Custom && len(b.Delays) == 0:
-		l.Add("custom without delays waits max_delay (%s) before every retry", []any{duration.Format(l.limit())},
-			"backoff")
-	case b.Strategy == Custom && len(b.Delays) > l.Attempts-1:
-		l.Add("delays has %d entries, but there are only %d retries", []any{len(b.Delays), l.Attempts - 1},
-			"backoff", "attempts")
-	case b.factor() < 1:
-		l.Add("a factor of %v makes each delay shorter than the previous one", []any{b.factor()}, "backoff")
-	}
-	if b.Strategy == Custom || b.Delay != nil || b.Initial != nil {
-		l.Add("initial_delay has no effect: backoff lists its own delays", nil, "initial_delay")
-	}
-}
-
 // cap finds a first delay that is already above max_delay. That later ones are is what max_delay is for.
 func (l *linter) cap() {
 	first := l.first()
@@ -76,30 +61,5 @@ func (l *linter) cap() {
 	if first > l.limit() {
 		l.Add("max_delay shortens a delay of %s to %s", []any{duration.Format(first), duration.Format(l.limit())},
 			"max_delay", "initial_delay", "backoff")
-	}
-}
-
-func (l *linter) jitter() {
-	if l.Jitter != Proportional {
-		l.Add("jitter_factor has no effect without jitter: true", nil, "jitter_factor")
-		return
-	}
-	if l.JitterFactor == 0 {
-		l.Add("jitter_factor: 0 adds no jitter", nil, "jitter_factor", "jitter")
-	}
-}
-
-// exitCodes finds codes that no failure can have.
-func (l *linter) exitCodes() {
-	const most = 255
-	for _, m := range l.RetryOn {
-		for _, code := range m.ExitCodes {
-			if code == 0 {
-				l.Add("exit code 0 is a success, so it never matches", nil, "retry_on")
-			}
-			if code > most {
-				l.Add("exit code %d is impossible: the maximum is %d", []any{code, most}, "retry_on")
-			}
-		}
 	}
 }

@@ -20,24 +20,14 @@ func (r *reader) warnOfErrorPolicy() {
 	r.warnOfFindings(r.w.ErrorPolicy.Ineffective(func(key string) bool { return r.policy[key].key != nil }), r.policy)
 }
 
-// warnOfAgentLimit warns of an agent timeout that is too short for the steps. phase and config are the blocks
+// warnOfAgentLimit warns of an agent timeout that is too short for the retries. phase and config are the blocks
 // of the map and of its timeout_config; they can be nil.
 func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
-	limit := m.AgentLimit().Value
+	limit, waits := m.AgentLimit().Value, MaxRetryWait(m.AgentTemplate)
 	for _, b := range []*block{phase, config} {
-		if b == nil || !b.has("agent_timeout_secs") || limit == 0 {
-			continue
-		}
-		at := b.at("agent_timeout_secs")
-		if waits := MaxRetryWait(m.AgentTemplate); waits >= limit {
-			r.warn(at, "agent_timeout_secs: retry delays of an agent add up to %s, at least as long as this timeout",
+		if b != nil && b.has("agent_timeout_secs") && limit > 0 && waits >= limit {
+			r.warn(b.at("agent_timeout_secs"), "agent_timeout_secs: retry delays of an agent add up to %s, at least as long as this timeout",
 				duration.Format(waits))
-		}
-		for i, s := range m.AgentTemplate {
-			if s.Timeout > limit {
-				r.warn(at, "agent_timeout_secs: %s has a timeout of %s, longer than this limit of the whole item",
-					s.Label(i), duration.Format(s.Timeout))
-			}
 		}
 	}
 }

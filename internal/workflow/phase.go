@@ -201,12 +201,10 @@ func isCSV(file string) bool { return FormatOfFile(file) == "csv" }
 func (r *reader) checkInputJob(at *yaml.Node, text string) {
 	name, latest := strings.CutPrefix(text, LatestOf)
 	switch {
-	case latest && strings.TrimSpace(name) == "":
-		r.fail(at, "job: a workflow name is required after %q", LatestOf)
+	case latest && strings.TrimSpace(name) == "", text == strings.TrimSuffix(LatestOf, ":"):
+		r.fail(at, "job: latest needs a workflow name: latest:NAME")
 	case latest, text == "", strings.Contains(text, "$"), strings.HasPrefix(text, string(MapReduce)+"-"),
 		text[0] >= '0' && text[0] <= '9':
-	case text == strings.TrimSuffix(LatestOf, ":"):
-		r.fail(at, "job: latest needs a workflow name: latest:NAME")
 	default:
 		r.fail(at, "job: %q is not a job id (did you mean latest:%s?)", text, text)
 	}

@@ -42,13 +42,6 @@ func (t Text) At(line, col int) Pos {
 	return Pos{Line: t.Pos.Line, Col: t.Pos.Col + col - 1}
 }
 
-// at returns the position in the file of a byte offset in the value.
-func (t Text) at(offset int) Pos {
-	before := t.Value[:min(offset, len(t.Value))]
-	start := strings.LastIndexByte(before, '\n') + 1
-	return t.At(strings.Count(before, "\n")+1, len([]rune(before[start:]))+1)
-}
-
 // withPos returns the text s of scalar n with its position.
 func (r *reader) withPos(n *yaml.Node, s string) Text {
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {

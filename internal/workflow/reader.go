@@ -381,16 +381,8 @@ func (r *reader) require(b *block, names ...string) {
 
 // atMostOne reports that b has several of the keys.
 func (r *reader) atMostOne(b *block, names []string) {
-	var found []entry
-	for _, name := range names {
-		if e, ok := b.written[name]; ok {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.key.Line, b.key.Line), cmp.Compare(a.key.Column, b.key.Column))
-	})
-	for _, e := range found[min(1, len(found)):] {
-		r.fail(e.key, "%s: use either %q or %q", b.name, found[0].name, e.name)
+	names = slices.DeleteFunc(names, func(name string) bool { return !b.has(name) })
+	if len(names) > 1 {
+		r.fail(b.node, "%s: use either %s", b.name, check.OneOf(check.Each(names, strconv.Quote)))
 	}
 }

@@ -290,34 +290,24 @@ func (r *reader) callOptions(s *Step, step *block, e entry) {
 // callText parses the text form of `with`, as in "retry: 5, delay: 500ms", into a mapping. It returns nil for what is
 // not such a text.
 func (r *reader) callText(e entry) *yaml.Node {
-	t := r.withPos(e.value, e.value.Value)
-	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: e.value.Line, Column: e.value.Column}
-	offset := 0
-	for part := range strings.SplitSeq(t.Value, ",") {
+	at := r.contentPos(e.value)
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: at.Line, Column: at.Col}
+	for part := range strings.SplitSeq(e.value.Value, ",") {
 		name, value, _ := strings.Cut(part, ":")
-		if strings.TrimSpace(name) == "" || strings.TrimSpace(value) == "" {
-			r.failAt(t.at(offset+blanks(part)), `%s must be options as in "retry: 5, delay: 500ms", got %q`, e.name,
-				strings.TrimSpace(part))
-			return nil
+		for _, word := range []string{strings.TrimSpace(name), strings.TrimSpace(value)} {
+			if word == "" {
+				r.fail(e.value, `%s must be options as in "retry: 5, delay: 500ms", got %q`, e.name, strings.TrimSpace(part))
+				return nil
+			}
+			scalar := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: word, Line: n.Line, Column: n.Column}
+			if _, err := strconv.Atoi(word); err == nil {
+				scalar.Tag = "!!int"
+			}
+			n.Content = append(n.Content, scalar)
 		}
-		n.Content = append(n.Content, t.scalar(offset, name), t.scalar(offset+len(name)+1, value))
-		offset += len(part) + 1
 	}
 	return n
 }
-
-// scalar returns a word of t, at a byte offset, as the scalar that YAML would read.
-func (t Text) scalar(offset int, word string) *yaml.Node {
-	at := t.at(offset + blanks(word))
-	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.TrimSpace(word), Line: at.Line, Column: at.Col}
-	if n.Value != "" && strings.Trim(n.Value, "-0123456789") == "" {
-		n.Tag = "!!int"
-	}
-	return n
-}
-
-// blanks returns the length of the white space that s starts with.
-func blanks(s string) int { return len(s) - len(strings.TrimLeft(s, " \t\r\n")) }
 
 // breaker reads the circuit_breaker of an error policy.
 func (r *reader) breaker(e entry) (limit.BreakerConfig, bool) {

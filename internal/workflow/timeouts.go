@@ -115,16 +115,10 @@ func (r *reader) checkCommandNames(e entry, steps []Step) {
 		known = append(known, s.Kind()+"_"+strconv.Itoa(i))
 	}
 	for _, limit := range r.entries(e.value) {
-		if slices.Contains(known, limit.name) {
-			continue
+		if !slices.Contains(known, limit.name) {
+			r.fail(limit.key, "command_timeouts: %q is neither a kind of step nor a step of agent_template%s", limit.name,
+				hint(limit.name, known))
 		}
-		kind, position, _ := strings.Cut(limit.name, "_")
-		if n, err := strconv.Atoi(position); err == nil && slices.Contains(Kinds(), kind) {
-			r.fail(limit.key, "command_timeouts: no %s step at position %d (positions start at 0 and count all agent_template steps)", kind, n)
-			continue
-		}
-		r.fail(limit.key, "command_timeouts: %q is neither a kind of step nor a step of agent_template%s", limit.name,
-			hint(limit.name, known))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -367,7 +368,7 @@ func (r *reader) complete(b *block, t reflect.Type) bool {
 	}
 	for how, names := range some {
 		if how == "one" {
-			r.atMostOne(b, names)
+			r.atMostOne(b, slices.Clone(names))
 		}
 		r.require(b, names...)
 	}

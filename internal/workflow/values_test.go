@@ -477,7 +477,6 @@ func TestSettingsThatCannotBeReachedAreWarnedOf(t *testing.T) {
 		"retry_defaults: {retry_budget: 1s}\ncommands: [{shell: a}, {shell: a, retry: {}}]":                                         "w.yml:1:18: retry_budget 1s ends the retries after 2 tries of 3: the next delay would exceed it",
 		"retry_defaults: {backoff: fixed}\ncommands: [{shell: a, retry: {attempts: 1}}]":                                            "",
 		"map: {input: [], agent_timeout_secs: 3, agent_template: [{shell: a, retry: {}}]}":                                          "w.yml:1:38: agent_timeout_secs: retry delays of an agent add up to 3s, at least as long as this timeout",
-		"map: {input: [], timeout_config: {agent_timeout_secs: 3}, agent_template: [{shell: a, timeout: 4}]}":                       "w.yml:1:55: agent_timeout_secs: shell_0 has a timeout of 4s, longer than this limit of the whole item",
 		"map: {input: [], agent_timeout_secs: 9, agent_template: [{shell: a, on_failure: {shell: b, max_attempts: 3, retry: {}}}]}": "w.yml:1:38: agent_timeout_secs: retry delays of an agent add up to 9s, at least as long as this timeout",
 		"map: {input: [], max_items: 0, agent_template: [{shell: a}]}":                                                              "w.yml:1:29: max_items: 0 selects no items",
 	} {
