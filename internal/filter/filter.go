@@ -32,14 +32,13 @@ import (
 
 // Filter is a compiled filter expression. It may be used by several goroutines at once.
 type Filter struct {
-	// TypedComparisons are the comparisons that no text can meet, in the order of the expression.
+	// TypedComparisons are in the order of the expression.
 	TypedComparisons []TypedComparison
 
 	// Paths are the names of its paths, each up to an index.
 	Paths [][]string
 
-	root    node
-	numeric []TypedComparison // those that no number or boolean can meet
+	root node
 }
 
 // Parse compiles an expression. An error shows the place with a caret.
@@ -48,7 +47,7 @@ func Parse(src string) (*Filter, error) {
 	if err := p.parse(func(p *parser) { f.root = p.whole() }); err != nil {
 		return nil, err
 	}
-	f.TypedComparisons, f.Paths, f.numeric = p.typed, p.paths, p.numeric
+	f.TypedComparisons, f.Paths = p.typed, p.paths
 	return f, nil
 }
 
@@ -59,19 +58,15 @@ func (f *Filter) Match(item json.RawMessage) bool {
 }
 
 // Mismatch returns a comparison whose field is a text in the item and that wants a number or a boolean, or the other
-// way round.
-func (f *Filter) Mismatch(item json.RawMessage) (TypedComparison, bool) {
+// way round, as it is written. It is empty if there is none.
+func (f *Filter) Mismatch(item json.RawMessage) string {
 	for _, t := range f.TypedComparisons {
-		if v, _ := inItem(ValueOf(item), t.field); v.kind == Text {
-			return t, true
+		v, _ := inItem(ValueOf(item), t.field)
+		if v.kind == Text && !t.OfTexts || (v.kind == Number || v.kind == Boolean) && t.OfTexts {
+			return t.Written
 		}
 	}
-	for _, t := range f.numeric {
-		if v, _ := inItem(ValueOf(item), t.field); v.kind == Number || v.kind == Boolean {
-			return t, true
-		}
-	}
-	return TypedComparison{}, false
+	return ""
 }
 
 // MatchNamed reports whether the filter selects values that have names, each valid JSON: a path begins with

@@ -1,52 +1,34 @@
 package filter
 
-import (
-	"strings"
-)
-
-// TypedComparison is a comparison of a field with a number or a boolean. No text equals one, so that of data
-// whose values are all texts it holds for no item, or for every one.
+// TypedComparison is a comparison of a field with constants of one type. A text is never equal to a number or a boolean,
+// so the comparison holds for no item whose field has the other type.
 type TypedComparison struct {
 	At      int    // where it starts, in bytes
 	Written string // how it is written
-	Instead string // what means the same of texts
 
-	sign  string // its operator
+	// OfTexts reports whether the constants are texts that are spelled like numbers or booleans, and not such values.
+	OfTexts bool
+
 	field []step
 }
 
-// HoldsFor says for which item the comparison holds when its field is a text: "no" or "every".
-func (t TypedComparison) HoldsFor() string {
-	if t.sign == "!=" || strings.HasPrefix(strings.ToLower(t.sign), "not") {
-		return "every"
+// note keeps a comparison of a field with constants, which starts at start and ends before the token. Of a condition it
+// keeps none: the types of its values are known only when it runs.
+func (p *parser) note(field node, constants []node, start int) {
+	if p.mistake != "" || p.terms != nil || field.path == nil || len(constants) == 0 {
+		return
 	}
-	return "no"
-}
-
-// asText returns how a constant and the field that it is compared with are written for fields that are texts.
-func asText(constant node, written, field string) (constantText, fieldText string) {
-	if constantKind(constant) == Boolean {
-		return `"` + written + `"`, field
+	t := TypedComparison{At: start, Written: p.between(start, p.token.at), field: field.path}
+	for i, c := range constants {
+		if c.constant == nil {
+			return
+		}
+		isText := c.constant.kind == Text
+		spelled := isText && (c.constant.as(Number).kind == Number || c.constant.as(Boolean).kind == Boolean)
+		if !spelled && c.constant.kind != Number && c.constant.kind != Boolean || i > 0 && isText != t.OfTexts {
+			return
+		}
+		t.OfTexts = isText
 	}
-	return written, "number(" + field + ")"
-}
-
-// isTyped reports whether n is a constant that no text can equal.
-func isTyped(n node) bool {
-	k := constantKind(n)
-	return k == Number || k == Boolean
-}
-
-// looksTyped reports whether n is a text that is spelled like a number or a boolean.
-func looksTyped(n node) bool {
-	v := n.constant
-	return v != nil && v.kind == Text && (v.as(Number).kind == Number || v.as(Boolean).kind == Boolean)
-}
-
-// constantKind is the kind of a constant, or null.
-func constantKind(n node) Kind {
-	if n.constant == nil {
-		return Null
-	}
-	return n.constant.kind
+	p.typed = append(p.typed, t)
 }

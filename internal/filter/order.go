@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"cmp"
 	"encoding/json"
 )
 
@@ -16,32 +15,6 @@ type term struct {
 
 	// number sorts texts that are spelled like numbers as numbers, and all else as nulls.
 	number bool
-
-	// written is how the field is written, and seen what its values were so far.
-	written string
-	seen    spellings
-}
-
-// spellings are what the values of a field are like.
-type spellings struct {
-	// length is that of the first text that is spelled like a number.
-	length int
-	// uneven means that another has another length, so that the order of texts is not that of numbers.
-	uneven bool
-	// others are values that are neither such a text nor null.
-	others int
-}
-
-// add notes a value.
-func (s *spellings) add(v Value) {
-	switch {
-	case v.kind == Null || s.others > 0:
-	case v.kind != Text || v.number().kind != Number:
-		s.others++
-	default:
-		s.length = cmp.Or(s.length, len(v.text))
-		s.uneven = s.uneven || s.length != len(v.text)
-	}
 }
 
 // ParseOrder compiles a sort_by: path [ASC|DESC] [NULLS FIRST|LAST], and more of them after commas. A path may be in
@@ -69,7 +42,6 @@ func (p *parser) term() term {
 		t.path = p.field()
 		p.expect(")", "after the field of number")
 	}
-	t.written = p.between(start, p.token.at)
 	if t.descending = p.token.isWord("DESC"); t.descending || p.token.isWord("ASC") {
 		p.advance()
 	}
@@ -83,27 +55,13 @@ func (p *parser) term() term {
 	return t
 }
 
-// NumbersAsTexts returns the fields all of whose values so far were texts that are spelled like numbers, and come in an
-// order that is not that of numbers.
-func (o Order) NumbersAsTexts() (fields []string) {
-	for _, t := range o {
-		if t.seen.uneven && t.seen.others == 0 {
-			fields = append(fields, t.written)
-		}
-	}
-	return fields
-}
-
-// AppendKey appends what sorts bytewise as the item does in the order. It is not safe for concurrent use.
+// AppendKey appends what sorts bytewise as the item does in the order.
 func (o Order) AppendKey(b []byte, item json.RawMessage) []byte {
 	root := ValueOf(item)
-	for i := range o {
-		t := &o[i]
+	for _, t := range o {
 		v, _ := inItem(root, t.path)
 		if t.number {
 			v = v.number()
-		} else {
-			t.seen.add(v)
 		}
 		switch {
 		case v.kind != Null:

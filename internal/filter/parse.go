@@ -24,8 +24,7 @@ type parser struct {
 	terms *[]Term    // of a condition, whose paths they are; an item has its own
 	paths [][]string // of the fields, each up to an index
 
-	typed   []TypedComparison
-	numeric []TypedComparison // those that no number or boolean can meet
+	typed []TypedComparison
 }
 
 // parse lets read read what is in p.src, from its first token on. An error shows the place with a caret.
@@ -111,7 +110,10 @@ func (p *parser) comparison() node {
 	}
 	p.advance()
 	right := p.operand()
-	p.noteComparison(left, right, start, sign)
+	if sign.text != "!=" {
+		p.note(left, []node{right}, start)
+		p.note(right, []node{left}, start)
+	}
 	return comparison(left, right, test)
 }
 
@@ -129,21 +131,22 @@ func (p *parser) wordOperator(left node, start int) node {
 	case word == "matches":
 		return match(left, p.regex())
 	case word == "in":
-		return p.in(left, start, operator)
+		is, list := p.in(left)
+		p.note(left, list, start)
+		return is
 	case !p.token.isWord("in"):
 		p.fail(p.token.at, "expected \"in\" after %q, got %s (for a negated comparison use not a == b)",
 			operator.text, p.token)
 		return left
 	}
-	operator.text = p.src[operator.at : p.token.at+len(p.token.text)]
 	p.advance()
-	return negation(p.in(left, start, operator))
+	is, _ := p.in(left)
+	return negation(is)
 }
 
-// in reads the list behind "in" or "not in", which operator is.
-func (p *parser) in(left node, start int, operator token) node {
+// in reads the list behind "in" or "not in".
+func (p *parser) in(left node) (is node, list []node) {
 	p.expect("[", "after in")
-	var list []node
 	for p.mistake == "" && !p.token.isSign("]") {
 		if len(list) > 0 {
 			p.expect(",", "or \"]\" in the list")
@@ -151,7 +154,6 @@ func (p *parser) in(left node, start int, operator token) node {
 		list = append(list, p.operand())
 	}
 	p.advance()
-	p.noteList(left, list, start, operator)
 	return testNode(func(find lookup) bool {
 		v := left.eval(find)
 		for _, element := range list {
@@ -160,7 +162,7 @@ func (p *parser) in(left node, start int, operator token) node {
 			}
 		}
 		return false
-	})
+	}), list
 }
 
 func (p *parser) regex() *regexp.Regexp {
@@ -352,54 +354,5 @@ func (p *parser) pathNode(path []step, start int) node {
 	return p.newTerm(Term{Src: strings.TrimRight(p.src[start:p.token.at], " \t\r\n"), At: start})
 }
 
-// note adds a comparison that ends before the token. A condition has no such comparisons: the types of its values are
-// known only when it runs.
-func (p *parser) note(all []TypedComparison, t TypedComparison) []TypedComparison {
-	if p.terms != nil {
-		return all
-	}
-	t.Written = p.between(t.At, p.token.at)
-	return append(all, t)
-}
-
 // between returns a part of the expression.
 func (p *parser) between(from, to int) string { return strings.TrimSpace(p.src[from:to]) }
-
-// noteComparison keeps a comparison that starts at start when it is typed.
-func (p *parser) noteComparison(l, r node, start int, sign token) {
-	if p.mistake != "" {
-		return
-	}
-	left, right := p.between(start, sign.at), p.between(sign.at+len(sign.text), p.token.at)
-	switch {
-	case l.path != nil && isTyped(r):
-		right, left = asText(r, right, left)
-	case r.path != nil && isTyped(l):
-		left, right = asText(l, left, right)
-	case l.path != nil && looksTyped(r):
-		right = strings.ToLower(r.constant.text)
-	case r.path != nil && looksTyped(l):
-		left = strings.ToLower(l.constant.text)
-	default:
-		return
-	}
-	t := TypedComparison{At: start, sign: sign.text, field: slices.Concat(l.path, r.path), Instead: left + " " +
-		sign.text + " " + right}
-	if looksTyped(l) || looksTyped(r) {
-		p.numeric = p.note(p.numeric, t)
-		return
-	}
-	p.typed = p.note(p.typed, t)
-}
-
-// noteList keeps a search of a field among numbers.
-func (p *parser) noteList(of node, among []node, start int, word token) {
-	other := func(e node) bool { return constantKind(e) != Number }
-	if p.mistake != "" || of.path == nil || len(among) == 0 || slices.ContainsFunc(among, other) {
-		return
-	}
-	left, list := p.between(start, word.at), p.between(word.at+len(word.text), p.token.at)
-	t := TypedComparison{At: start, sign: word.text, field: of.path, Instead: "number(" + left + ") " +
-		word.text + " " + list}
-	p.typed = p.note(p.typed, t)
-}

@@ -86,8 +86,7 @@ func unfilled(src string) error {
 	return nil
 }
 
-// Warnings finds comparisons in a filter that hold for no item, or for every one, because the format of the
-// input has only texts. Messages point at the place with a caret. The File of a problem is left empty.
+// Warnings finds comparisons in a filter that hold for no item because the format of the input has only texts. Messages point at the place with a caret. The File of a problem is left empty.
 func Warnings(m *workflow.Map) []workflow.Problem {
 	format := knownFormat(m.Input)
 	if strings.HasPrefix(m.JSONPath.Value, "$[*]") && check.Among("csv tsv", format) {
@@ -103,9 +102,11 @@ func Warnings(m *workflow.Map) []workflow.Problem {
 	}
 	var found []workflow.Problem
 	for _, t := range f.TypedComparisons {
-		found = append(found, m.Filter.At(1, 1).Problem(
-			"filter: %s has only strings, so %s is true for %s item: use %s\n%s",
-			format, t.Written, t.HoldsFor(), t.Instead, filter.PointAt(m.Filter.Value, t.At)))
+		if !t.OfTexts {
+			found = append(found, m.Filter.At(1, 1).Problem(
+				"filter: %s has only strings, so %s is true for no item: use number(field), or quotes\n%s",
+				format, t.Written, filter.PointAt(m.Filter.Value, t.At)))
+		}
 	}
 	return found
 }

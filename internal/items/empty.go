@@ -3,7 +3,6 @@ package items
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -57,13 +56,7 @@ type seen struct {
 	// the length of the last of them.
 	lists    []string
 	elements int
-
-	// quoted is the first value that is a name as git quotes it: of no file.
-	quoted string
 }
-
-// gitQuoted matches the JSON of a text such as "\303\274ber.md", quotes included.
-var gitQuoted = regexp.MustCompile(`^"\\".*\\\\[0-3][0-7]{2}.*\\""$`)
 
 // enough is how many values are looked at for a comparison of a wrong type, and for their fields.
 const enough = 100
@@ -81,17 +74,13 @@ func (s *seen) note(raw []byte, f *filter.Filter, passes bool) {
 	if passes {
 		s.passed++
 	}
-	if s.quoted == "" && gitQuoted.Match(raw) {
-		s.quoted = rawjson.Unquote(raw)
-	}
 	s.missing = slices.DeleteFunc(s.missing, func(path []string) bool { return filter.Has(raw, path) })
 	if f == nil || s.read > enough {
 		return
 	}
 	s.fields.Add(raw)
-	if t, wrong := f.Mismatch(raw); wrong && s.mismatch == "" && t.HoldsFor() == "no" {
-		s.mismatch = fmt.Sprintf("%s compares a string with a number or a boolean, which are never equal: use %s",
-			t.Written, t.Instead)
+	if wrong := f.Mismatch(raw); wrong != "" && s.mismatch == "" {
+		s.mismatch = wrong + " compares a string with a number or a boolean, which are never equal: use number(field), or quotes"
 	}
 }
 

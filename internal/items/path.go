@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ohler55/ojg/jp"
 
-	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
 )
@@ -268,11 +267,7 @@ func (e *MissingKeyError) Error() string {
 	if len(e.Keys) > few {
 		named = append(named, "…")
 	}
-	near := check.Nearest(e.Key, e.Keys)
-	if near != "" {
-		near = fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	return said + fmt.Sprintf("has no key %q%s; it has %s", e.Key, near, strings.Join(named, ", "))
+	return said + fmt.Sprintf("has no key %q; it has %s", e.Key, strings.Join(named, ", "))
 }
 
 // children calls each before every element or member of the next value. A value that is neither has none.

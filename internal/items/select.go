@@ -358,13 +358,6 @@ func (c *pipeline) hint(m *workflow.Map, e Env) {
 	for _, text := range c.seen.misspelt(true) {
 		e.Warn("filter: " + text)
 	}
-	if name := c.seen.quoted; name != "" {
-		e.Warn(fmt.Sprintf("the item %s is a name that git has quoted: use git ls-files -z with format: nul", name))
-	}
-	for _, field := range c.order.NumbersAsTexts() {
-		e.Warn(fmt.Sprintf("sort_by: all values of %s are strings that look like numbers, so 10 comes before 9: use number(%s)",
-			field, field))
-	}
 	if s := &c.seen; s.read == 1 && len(s.lists) == 1 && m.JSONPath.Value == "" && m.Input.Items == nil && m.Input.Job == "" {
 		path := s.lists[0]
 		e.Warn(fmt.Sprintf("the input is a single item, an object: to use the %[2]d elements of its list, set json_path: %[1]q; to keep the single item, set %[3]q",
