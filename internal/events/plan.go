@@ -96,7 +96,7 @@ func compile(t reflect.Type) *plan {
 			p.counts = append(p.counts, f)
 		}
 	}
-	p.mask, p.normal = stepsOf(t, tag{})
+	p.mask, p.normal = masking.step(t, tag{}), rounding.step(t, tag{})
 	return p
 }
 
@@ -165,40 +165,65 @@ func tagOf(f reflect.StructField) (t tag) {
 	return t
 }
 
-// stepsOf returns how a value of type t is masked, and how it is made what comes back from the log.
-func stepsOf(t reflect.Type, says tag) (mask, normal step) {
-	switch t {
-	case reflect.TypeFor[time.Time]():
-		return nil, roundedTime
-	case reflect.TypeFor[Millis]():
-		return nil, roundedMillis
-	case reflect.TypeFor[json.RawMessage]():
-		if says.mask {
-			mask = maskedJSON
-		}
-		return mask, nil
+// pass is what a step is for.
+type pass int
+
+const (
+	masking  pass = iota // secrets are taken out
+	rounding             // values become what comes back from the log
+)
+
+// text returns how a pass changes a text with a tag; nil if it stays as it is.
+func (p pass) text(says tag) func(string, Masker) string {
+	switch {
+	case p == masking && says.mask:
+		return func(s string, m Masker) string { return m.Text(s) }
+	case p == masking:
+		return nil
+	case says.clip:
+		return func(s string, _ Masker) string { return Clip(s, MaxError) }
+	case says.tail:
+		return func(s string, _ Masker) string { return ClipTail(s, MaxTail) }
+	case says.mask:
+		return func(s string, _ Masker) string { return valid(s) }
 	}
-	switch t.Kind() {
-	case reflect.String:
-		if says.mask {
-			mask = changedText(func(s string, m Masker) string { return m.Text(s) })
+	return nil
+}
+
+// step returns the step of a pass for values of type t.
+func (p pass) step(t reflect.Type, says tag) step {
+	change := p.text(says)
+	switch {
+	case t == reflect.TypeFor[time.Time]() && p == rounding:
+		return roundedTime
+	case t == reflect.TypeFor[Millis]() && p == rounding:
+		return roundedMillis
+	case t == reflect.TypeFor[json.RawMessage]():
+		if p == masking && says.mask {
+			return maskedJSON
 		}
-		if bound := says.bound(); bound != nil {
-			normal = changedText(func(s string, _ Masker) string { return bound(s) })
+		return nil
+	case t.Kind() == reflect.Pointer:
+		return p.step(t.Elem(), says).behind()
+	case t.Kind() == reflect.Slice && p == masking:
+		return p.step(t.Elem(), says).each(0)
+	case t.Kind() == reflect.Slice:
+		return p.step(t.Elem(), says).each(says.most)
+	case t.Kind() == reflect.Struct:
+		return p.ofStruct(t)
+	case change == nil:
+		return nil
+	case t.Kind() == reflect.String:
+		return changedText(change)
+	case t == reflect.TypeFor[map[string]int]():
+		return renamed(change)
+	case t == reflect.TypeFor[map[string]json.RawMessage]():
+		if p == masking {
+			return maskedValues
 		}
-		return mask, normal
-	case reflect.Pointer:
-		mask, normal = stepsOf(t.Elem(), says)
-		return mask.behind(), normal.behind()
-	case reflect.Slice:
-		mask, normal = stepsOf(t.Elem(), says)
-		return mask.each(0), normal.each(says.most)
-	case reflect.Map:
-		return mapSteps(t, says)
-	case reflect.Struct:
-		return structSteps(t)
+		return nil
 	}
-	return nil, nil
+	panic("BUG: nothing masks a " + t.String())
 }
 
 // fieldStep is the step of a field of a struct.
@@ -208,9 +233,9 @@ type fieldStep struct {
 	masked []int // the field that says whether the step has changed anything; nil if none does
 }
 
-// structSteps returns the steps of a struct, which are those of its fields.
-func structSteps(t reflect.Type) (mask, normal step) {
-	var masks, normals []fieldStep
+// ofStruct returns the step of a struct, which is those of its fields.
+func (p pass) ofStruct(t reflect.Type) step {
+	var fields []fieldStep
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if !f.IsExported() {
@@ -220,27 +245,19 @@ func structSteps(t reflect.Type) (mask, normal step) {
 		if !f.Anonymous {
 			says = tagOf(f)
 		}
-		m, n := stepsOf(f.Type, says)
-		if m != nil {
-			of := fieldStep{field: i, step: m}
-			if says.masked != "" {
-				said, ok := t.FieldByName(says.masked)
-				if !ok {
-					panic("BUG: " + t.Name() + " has no field " + says.masked)
-				}
-				of.masked = said.Index
+		of := fieldStep{field: i, step: p.step(f.Type, says)}
+		if of.step == nil {
+			continue
+		}
+		if says.masked != "" && p == masking {
+			said, ok := t.FieldByName(says.masked)
+			if !ok {
+				panic("BUG: " + t.Name() + " has no field " + says.masked)
 			}
-			masks = append(masks, of)
+			of.masked = said.Index
 		}
-		if n != nil {
-			normals = append(normals, fieldStep{field: i, step: n})
-		}
+		fields = append(fields, of)
 	}
-	return ofFields(masks), ofFields(normals)
-}
-
-// ofFields makes a step of a struct of those of its fields.
-func ofFields(fields []fieldStep) step {
 	if len(fields) == 0 {
 		return nil
 	}
@@ -310,25 +327,13 @@ func (s step) each(most int) step {
 	}
 }
 
-// mapSteps returns the steps of a map. Only two types of maps hold what commands have printed.
-func mapSteps(t reflect.Type, says tag) (mask, normal step) {
-	switch {
-	case !says.mask:
-		return nil, nil
-	case t == reflect.TypeFor[map[string]json.RawMessage]():
-		return func(v reflect.Value, m Masker) (reflect.Value, bool) {
-			own := maps.Clone(v.Interface().(map[string]json.RawMessage))
-			for name, raw := range own {
-				own[name] = m.JSON(raw)
-			}
-			return reflect.ValueOf(own), len(own) > 0
-		}, nil
-	case t == reflect.TypeFor[map[string]int]():
-		bound := says.bound()
-		return renamed(func(s string, m Masker) string { return m.Text(s) }),
-			renamed(func(s string, _ Masker) string { return bound(s) })
+// maskedValues masks the values of a map of JSON.
+func maskedValues(v reflect.Value, m Masker) (reflect.Value, bool) {
+	own := maps.Clone(v.Interface().(map[string]json.RawMessage))
+	for name, raw := range own {
+		own[name] = m.JSON(raw)
 	}
-	panic("BUG: nothing masks a " + t.String())
+	return reflect.ValueOf(own), len(own) > 0
 }
 
 // renamed changes the keys of a map of counts. What then has the same key is added up.
@@ -379,19 +384,6 @@ func roundedMillis(v reflect.Value, _ Masker) (reflect.Value, bool) {
 		return v, false
 	}
 	return reflect.ValueOf(rounded), true
-}
-
-// bound returns how a text is cut and made UTF-8; nil if it is left as it is.
-func (t tag) bound() func(string) string {
-	switch {
-	case t.clip:
-		return func(s string) string { return Clip(s, MaxError) }
-	case t.tail:
-		return func(s string) string { return ClipTail(s, MaxTail) }
-	case t.mask:
-		return valid
-	}
-	return nil
 }
 
 // Within returns e as an event of an attempt, whatever e itself says of the item, the attempt and the worker.

@@ -86,7 +86,8 @@ func unfilled(src string) error {
 	return nil
 }
 
-// Warnings finds comparisons in a filter that hold for no item because the format of the input has only texts. Messages point at the place with a caret. The File of a problem is left empty.
+// Warnings finds comparisons in a filter that hold for no item because the format of the input has only texts.
+// Messages point at the place with a caret. The File of a problem is left empty.
 func Warnings(m *workflow.Map) []workflow.Problem {
 	format := knownFormat(m.Input)
 	if strings.HasPrefix(m.JSONPath.Value, "$[*]") && check.Among("csv tsv", format) {

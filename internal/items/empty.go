@@ -80,7 +80,8 @@ func (s *seen) note(raw []byte, f *filter.Filter, passes bool) {
 	}
 	s.fields.Add(raw)
 	if wrong := f.Mismatch(raw); wrong != "" && s.mismatch == "" {
-		s.mismatch = wrong + " compares a string with a number or a boolean, which are never equal: use number(field), or quotes"
+		s.mismatch = wrong + " compares a string with a number or a boolean, which are never equal: " +
+			"use number(field), or quotes"
 	}
 }
 

@@ -26,7 +26,8 @@ func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
 	limit, waits := m.AgentLimit().Value, MaxRetryWait(m.AgentTemplate)
 	for _, b := range []*block{phase, config} {
 		if b != nil && b.has("agent_timeout_secs") && limit > 0 && waits >= limit {
-			r.warn(b.at("agent_timeout_secs"), "agent_timeout_secs: retry delays of an agent add up to %s, at least as long as this timeout",
+			r.warn(b.at("agent_timeout_secs"),
+				"agent_timeout_secs: retry delays of an agent add up to %s, at least as long as this timeout",
 				duration.Format(waits))
 		}
 	}

@@ -296,7 +296,8 @@ func (r *reader) callText(e entry) *yaml.Node {
 		name, value, _ := strings.Cut(part, ":")
 		for _, word := range []string{strings.TrimSpace(name), strings.TrimSpace(value)} {
 			if word == "" {
-				r.fail(e.value, `%s must be options as in "retry: 5, delay: 500ms", got %q`, e.name, strings.TrimSpace(part))
+				r.fail(e.value, `%s must be options as in "retry: 5, delay: 500ms", got %q`, e.name,
+					strings.TrimSpace(part))
 				return nil
 			}
 			scalar := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: word, Line: n.Line, Column: n.Column}

@@ -116,8 +116,8 @@ func (r *reader) checkCommandNames(e entry, steps []Step) {
 	}
 	for _, limit := range r.entries(e.value) {
 		if !slices.Contains(known, limit.name) {
-			r.fail(limit.key, "command_timeouts: %q is neither a kind of step nor a step of agent_template%s", limit.name,
-				hint(limit.name, known))
+			r.fail(limit.key, "command_timeouts: %q is neither a kind of step nor a step of agent_template%s",
+				limit.name, hint(limit.name, known))
 		}
 	}
 }

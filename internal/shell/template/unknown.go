@@ -68,7 +68,8 @@ func retired(name, rest string) string {
 	case "step", "workflow":
 		field, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(rest, "."), "}"), ":")
 		if check.Among(gitValues, field) {
-			return "ask git in a step, as in git diff --name-only $PRODIGY_BASE, which is known with `workspace: git` at the root of the file"
+			return "ask git in a step, as in git diff --name-only $PRODIGY_BASE, " +
+				"which is known with `workspace: git` at the root of the file"
 		}
 	case "cmd", "date", "file", "json":
 		if strings.HasPrefix(rest, ":") {
