@@ -161,19 +161,34 @@ func letterColumns(names itemLabels) []term.Column[dlq.Entry] {
 // dlqInspectOptions are the flags of dlq inspect.
 type dlqInspectOptions struct{ format term.Format }
 
-// newDLQInspectCommand returns the command that prints all that is known of one dead letter.
+// newDLQInspectCommand returns the command that prints all that is known of some dead letters.
 func newDLQInspectCommand(con *console) *cobra.Command {
 	var o dlqInspectOptions
-	cmd := onItem(con, &cobra.Command{
-		Use:               "inspect [job] <item>",
-		Short:             "Show a dead letter: item, attempts and output",
+	cmd := onItems(con, &cobra.Command{
+		Use:               "inspect [job] <item...>",
+		Short:             "Show dead letters: item, attempts and output",
+		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeLetter,
-	}, o.run)
+	}, func(ctx context.Context, con *console, job jobs.Job, items []string) error {
+		if len(items) == 0 {
+			return usagef("<item> is required (to list them: prodigy dlq list%s)", named(job.ID))
+		}
+		ids, err := labelsOf(job).idsOf(items)
+		for i, id := range ids {
+			if i > 0 && o.format == term.Human {
+				con.lines().Print("")
+			}
+			if err == nil {
+				err = o.run(ctx, con, job, id)
+			}
+		}
+		return err
+	})
 	addFormat(cmd, &o.format, term.JSON)
 	return cmd
 }
 
-// run prints one dead letter, with its data masked. Naming an item that is not a dead letter is a usage error.
+// run prints a dead letter, with its data masked. Naming an item that is not a dead letter is a usage error.
 func (o *dlqInspectOptions) run(_ context.Context, con *console, job jobs.Job, itemID string) error {
 	updateLetters(con, job)
 	e, found, err := dlq.FindPart(job.DLQFile(), itemID)

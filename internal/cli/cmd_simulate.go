@@ -93,11 +93,9 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
 	o.addPolicy(cmd)
 	addMaxDelay(cmd, &o.maxDelay)
 	o.settings.add(cmd)
-	f.Float64Var(&o.failureRate, "failure-rate", 0,
-		"probability that an item's command fails, from 0 to 1")
+	f.Var(shareFlag(&o.failureRate), "failure-rate", "probability that an item's command fails, such as 0.3 or 30%")
 	f.StringVar(&o.latency, "latency", "", "command duration: "+simulate.Distribution{}.Forms())
-	f.Float64Var(&o.conflicts, "conflict-rate", 0,
-		"probability of a merge conflict, from 0 to 1")
+	f.Var(shareFlag(&o.conflicts), "conflict-rate", "probability of a merge conflict, such as 0.1 or 10%")
 	f.StringVar(&o.cost, "cost", "", "default cost of an AI agent: "+simulate.Costs{}.Forms())
 	f.StringVar(&o.tokens, "tokens", "",
 		"default tokens per AI agent: "+simulate.Counts{}.Forms())
@@ -299,12 +297,6 @@ func (o simulateOptions) outcomeModel(begin time.Time) (simulate.Model, error) {
 		return script, err
 	case o.like != "":
 		return o.logModel()
-	}
-	if !(o.failureRate >= 0 && o.failureRate <= 1) {
-		return nil, usagef("--failure-rate must be between 0 and 1, got %v", o.failureRate)
-	}
-	if !(o.conflicts >= 0 && o.conflicts <= 1) {
-		return nil, usagef("--conflict-rate must be between 0 and 1, got %v", o.conflicts)
 	}
 	chance := simulate.Chance{Seed: o.seed, FailureRate: o.failureRate, ConflictRate: o.conflicts}
 	if o.latency != "" {

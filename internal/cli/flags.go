@@ -262,6 +262,23 @@ func parsePositive(text string) (int, error) {
 	return n, nil
 }
 
+// shareFlag is a flag that takes a number from 0 to 1, or a percentage.
+func shareFlag(at *float64) pflag.Value {
+	parse := func(text string) (float64, error) {
+		number, percentage := strings.CutSuffix(text, "%")
+		share, err := strconv.ParseFloat(number, 64)
+		if percentage {
+			share /= 100
+		}
+		if err != nil || !(share >= 0 && share <= 1) {
+			return 0, errors.New("must be from 0 to 1, or a percentage such as 30%")
+		}
+		return share, nil
+	}
+	show := func(share float64) string { return strconv.FormatFloat(share, 'g', -1, 64) }
+	return value[float64]{at, numberType, parse, shownUnlessZero(show)}
+}
+
 // parallelFlag is a flag for the number of slots. It rejects more than the process can handle.
 func parallelFlag(at *int) pflag.Value {
 	parse := func(text string) (int, error) {
