@@ -55,7 +55,7 @@ var allowed = map[string][]string{
 	"internal/gitspace": {"agent", "check", "events", "jobs", "term", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/telemetry": {
 		"check", "errorpolicy", "events", "jobs", "limit", "rawjson", "term", "process", "settings", "view", "workflow",
-		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "golang.org/x/net", "google.golang.org/protobuf",
+		"go.opentelemetry.io/otel", "golang.org/x/net",
 	},
 	"internal/view":        {"check", "duration", "errorpolicy", "events", "jobs", "limit", "outputs", "rawjson", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
 	"internal/web":         {"check", "dlq", "duration", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},

@@ -21,7 +21,7 @@ func newOTelCommand(con *console) *cobra.Command {
 to the latest. Exporting a job twice produces the same span ids.
 
 Uses the standard variables OTEL_EXPORTER_OTLP_ENDPOINT (default http://localhost:4318),
-OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_PROTOCOL (http/protobuf or http/json),
+OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_PROTOCOL (http/protobuf only),
 OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES and others. To export a job while it runs, pass --otel
 to run, resume, dlq retry or map, or set OTEL_EXPORTER_OTLP_ENDPOINT.
 

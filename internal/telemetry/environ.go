@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,31 +42,14 @@ func (e Environ) Disabled() bool {
 // exports reports whether a signal is exported.
 func (e Environ) exports(signal string) bool { return e["OTEL_"+signal+"_EXPORTER"] != "none" }
 
-// The protocols of OTLP that are spoken.
-const (
-	protobuf   = "http/protobuf"
-	jsonFormat = "http/json"
-)
-
-// protocol returns the protocol of a signal.
-func (e Environ) protocol(signal string) string {
-	return cmp.Or(e.setting(signal, "PROTOCOL"), protobuf)
-}
-
 // Check returns an error for what cannot be done as the environment says.
 func (e Environ) Check() error {
 	for _, signal := range signals {
 		if to := e["OTEL_"+signal+"_EXPORTER"]; to != "" && to != "otlp" && to != "none" {
 			return fmt.Errorf("OTEL_%s_EXPORTER=%q is not supported (use otlp or none)", signal, to)
 		}
-		switch p := e.protocol(signal); {
-		case p == "grpc":
-			return errors.New("OTEL_EXPORTER_OTLP_PROTOCOL=grpc is not supported; use http/protobuf or " +
-				"http/json (port 4318)")
-		case p != protobuf && p != jsonFormat:
-			return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: only http/protobuf and http/json are supported", p)
-		case p == jsonFormat && e.setting(signal, "CERTIFICATE") != "":
-			return errors.New("OTEL_EXPORTER_OTLP_CERTIFICATE is supported with http/protobuf only")
+		if p := e.setting(signal, "PROTOCOL"); p != "" && p != "http/protobuf" {
+			return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%s is not supported; use http/protobuf (port 4318)", p)
 		}
 	}
 	return nil

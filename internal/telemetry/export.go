@@ -4,23 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/log"
+	lognoop "go.opentelemetry.io/otel/log/noop"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -121,14 +121,9 @@ type exporter struct {
 
 	metering *sdkmetric.MeterProvider
 	logging  *sdklog.LoggerProvider
-	spanner  trace.Tracer
-	logger   log.Logger
 
 	// When it ends, nothing is sent any more.
 	sending context.Context
-
-	// The record that is being applied. What ends with one before Options.From is not exported.
-	seq int64
 
 	// When what was lost was counted last, which is done once in a second.
 	said time.Time
@@ -234,7 +229,8 @@ func newExporter(ctx context.Context, o Options, meta jobs.Meta) (*exporter, err
 		o: o, tracer: newTracer(meta.JobID, meta.TraceParent),
 		counts: newMetrics(meta.Workflow, meta.MaxParallel),
 	}
-	x.tracer.span, x.tracer.log, x.sending = x.span, x.log, ctx
+	x.tracer.spans, x.tracer.logs, x.tracer.from, x.sending = &x.spans, &x.logs, o.From, ctx
+	x.tracer.spanner, x.tracer.logger = tracenoop.Tracer{}, lognoop.Logger{}
 	x.spans.x, x.logs.x, x.points.x = x, x, x
 	// Errors of batches come here too; those of the gates are told in the report, others are of no use to anybody.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
@@ -263,16 +259,12 @@ var retries = otlptracehttp.RetryConfig{
 }
 
 // optionsOf returns the options of the exporter of a signal, from those of its package: its retries, and where the
-// environment asks for that an endpoint and a client.
-func optionsOf[O any](e Environ, signal string, retries O, endpoint func(string) O, client func(*http.Client) O) []O {
-	options := []O{retries}
-	if e.setting(signal, "ENDPOINT") == "" {
-		options = append(options, endpoint(local+"/v1/"+strings.ToLower(signal)))
+// environment names none an endpoint.
+func optionsOf[O any](e Environ, signal string, retries O, endpoint func(string) O) []O {
+	if e.setting(signal, "ENDPOINT") != "" {
+		return []O{retries}
 	}
-	if e.protocol(signal) == jsonFormat {
-		options = append(options, client(&http.Client{Transport: jsonTransport{signal}, Timeout: sendPatience}))
-	}
-	return options
+	return []O{retries, endpoint(local + "/v1/" + strings.ToLower(signal))}
 }
 
 // openTraces prepares the export of spans, unless the environment turns it off. Spans are made faster than they
@@ -282,7 +274,7 @@ func (x *exporter) openTraces(ctx context.Context, env Environ, res *resource.Re
 		return nil
 	}
 	exp, err := otlptracehttp.New(ctx, optionsOf(env, "TRACES", otlptracehttp.WithRetry(retries),
-		otlptracehttp.WithEndpointURL, otlptracehttp.WithHTTPClient)...)
+		otlptracehttp.WithEndpointURL)...)
 	if err != nil {
 		return err
 	}
@@ -291,7 +283,7 @@ func (x *exporter) openTraces(ctx context.Context, env Environ, res *resource.Re
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
 		sdktrace.WithBatcher(spanGate{exp, &x.spans}, sdktrace.WithBlocking(), sdktrace.WithBatchTimeout(time.Second)),
 	)
-	x.spanner = x.traces.Tracer("prodigy", trace.WithInstrumentationVersion(x.o.Version))
+	x.tracer.spanner = x.traces.Tracer("prodigy", trace.WithInstrumentationVersion(x.o.Version))
 	return nil
 }
 
@@ -301,8 +293,7 @@ func (x *exporter) openMetrics(ctx context.Context, env Environ, res *resource.R
 		return nil
 	}
 	exp, err := otlpmetrichttp.New(ctx, optionsOf(env, "METRICS",
-		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig(retries)), otlpmetrichttp.WithEndpointURL,
-		otlpmetrichttp.WithHTTPClient)...)
+		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig(retries)), otlpmetrichttp.WithEndpointURL)...)
 	if err != nil {
 		return err
 	}
@@ -327,13 +318,13 @@ func (x *exporter) openLogs(ctx context.Context, env Environ, res *resource.Reso
 		return nil
 	}
 	exp, err := otlploghttp.New(ctx, optionsOf(env, "LOGS", otlploghttp.WithRetry(otlploghttp.RetryConfig(retries)),
-		otlploghttp.WithEndpointURL, otlploghttp.WithHTTPClient)...)
+		otlploghttp.WithEndpointURL)...)
 	if err != nil {
 		return err
 	}
 	x.logging = sdklog.NewLoggerProvider(sdklog.WithResource(res),
 		sdklog.WithProcessor(sdklog.NewBatchProcessor(logGate{exp, &x.logs}, sdklog.WithMaxQueueSize(2*logsAtOnce))))
-	x.logger = x.logging.Logger("prodigy", log.WithInstrumentationVersion(x.o.Version))
+	x.tracer.logger = x.logging.Logger("prodigy", log.WithInstrumentationVersion(x.o.Version))
 	return nil
 }
 
@@ -348,7 +339,6 @@ func (x *exporter) apply(ctx context.Context, r events.Record) {
 		x.began = r.Time
 	}
 	x.mu.Unlock()
-	x.seq = r.Seq
 	if e, ok := r.Event.(events.AgentProgress); ok {
 		x.counts.Step(e, r.Time)
 	}
@@ -426,64 +416,4 @@ func within(ctx context.Context, c events.TraceContext) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: c.Trace, SpanID: c.Span, TraceFlags: trace.TraceFlags(c.Flags), Remote: true,
 	}))
-}
-
-// span hands a span that has ended to the SDK, which sends it with others. It is called by the tracer.
-func (x *exporter) span(s span) {
-	if x.spanner == nil || x.seq < x.o.From {
-		return
-	}
-	ctx := context.WithValue(within(context.Background(), s.Parent), wanted{}, s.Context)
-	_, span := x.spanner.Start(ctx, s.Name, trace.WithTimestamp(s.Begin), trace.WithAttributes(attributes(s.Attrs)...))
-	if !span.IsRecording() {
-		return // whoever started the job does not want to have it traced
-	}
-	for _, e := range s.Events {
-		span.AddEvent(e.Name, trace.WithTimestamp(e.Time), trace.WithAttributes(attributes(e.Attrs)...))
-	}
-	if s.Error != "" {
-		span.SetStatus(codes.Error, s.Error)
-	}
-	x.spans.made()
-	span.End(trace.WithTimestamp(s.End))
-}
-
-// log hands a log record to the SDK. It is called by the tracer.
-func (x *exporter) log(l logRecord) {
-	if x.logger == nil || x.seq < x.o.From {
-		return
-	}
-	var r log.Record
-	r.SetTimestamp(l.Time)
-	r.SetObservedTimestamp(l.Time)
-	r.SetSeverity(l.Severity)
-	r.SetSeverityText(l.Severity.String())
-	r.SetEventName(l.Name)
-	r.SetBody(attribute.StringValue(l.Body))
-	r.AddAttributes(attributes(append([]attr{{"prodigy.job.id", x.o.Job.ID}}, l.Attrs...))...)
-	x.logs.made()
-	x.logger.Emit(within(context.Background(), l.Context), r)
-}
-
-// attributes returns attributes as the SDK has them, without those that are empty texts. It panics if a value is of a
-// type that attr does not allow.
-func attributes(list []attr) []attribute.KeyValue {
-	var all []attribute.KeyValue
-	for _, a := range list {
-		switch v := a.Value.(type) {
-		case string:
-			if v != "" {
-				all = append(all, attribute.String(a.Key, v))
-			}
-		case int:
-			all = append(all, attribute.Int(a.Key, v))
-		case float64:
-			all = append(all, attribute.Float64(a.Key, v))
-		case bool:
-			all = append(all, attribute.Bool(a.Key, v))
-		default:
-			panic(fmt.Sprintf("BUG: an attribute is a %T", v))
-		}
-	}
-	return all
 }

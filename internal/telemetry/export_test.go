@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,7 +37,6 @@ type collector struct {
 	traces  []*tracepb.ExportTraceServiceRequest
 	metrics []*metricspb.ExportMetricsServiceRequest
 	logs    []*logspb.ExportLogsServiceRequest
-	json    []map[string]any
 	headers []http.Header
 }
 
@@ -72,15 +70,6 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m = &logspb.ExportLogsServiceRequest{}
 	default:
 		http.NotFound(w, r)
-		return
-	}
-	if r.Header.Get("Content-Type") == "application/json" {
-		var tree map[string]any
-		if err := json.Unmarshal(body, &tree); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		c.json = append(c.json, tree)
 		return
 	}
 	if err := proto.Unmarshal(body, m); err != nil {
@@ -327,25 +316,6 @@ func TestAnExportAfterwardsIsWhatTheRunsExported(t *testing.T) {
 	} {
 		if !strings.Contains(strings.ReplaceAll(metrics[name], ": ", ":"), has) {
 			t.Errorf("%s: %s", name, metrics[name])
-		}
-	}
-}
-
-func TestJSONIsThatOfOTLP(t *testing.T) {
-	c := newCollector(t)
-	job := jobWith(t, "", append(firstRun(), secondRun()...)...)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json") // which the exporter of spans knows too
-	env := []string{"OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}
-	r, err := Export(context.Background(), Options{Job: job, Environ: env})
-	if err != nil || r.Spans.Sent != 8 || r.Logs.Sent != 5 || len(c.json) != 3 {
-		t.Fatalf("%+v, %v, %d requests", r, err, len(c.json))
-	}
-	text, _ := json.Marshal(c.json)
-	root := events.TraceOfJob(job.ID, "")
-	for _, want := range []string{`"traceId":"` + hex.EncodeToString(root.Trace[:]) + `"`, `"spanId":"` + hex.EncodeToString(root.Span[:]) + `"`, `"severityNumber":9`, `"kind":1`, `"startTimeUnixNano":"`, `"isMonotonic":true`} {
-		if !bytes.Contains(text, []byte(want)) {
-			t.Errorf("%s is not in %s", want, text)
 		}
 	}
 }

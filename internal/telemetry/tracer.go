@@ -2,49 +2,38 @@ package telemetry
 
 import (
 	"cmp"
+	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"prodigy/internal/errorpolicy"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/log"
+	"go.opentelemetry.io/otel/trace"
+
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 )
 
-// span is a span that has ended.
-type span struct {
-	Context events.TraceContext
-
-	// The span above. Its zero value means none.
-	Parent events.TraceContext
-
-	// One of few: what tells spans of one name apart is in the attributes.
-	Name string
-
-	Begin  time.Time
-	End    time.Time
-	Attrs  []attr
-	Events []spanEvent
-
-	// Why what the span is about has failed. It is empty if it has not.
-	Error string
-}
-
-// spanEvent is something that happened during a span.
-type spanEvent struct {
-	Name  string
-	Time  time.Time
-	Attrs []attr
-}
-
-// tracer makes the spans and log records of a job.
+// tracer makes the spans and log records of a job from its log.
 type tracer struct {
-	// Called with each span when it ends, in the order of the ends.
-	span func(span)
+	spanner trace.Tracer
+	logger  log.Logger
 
-	// Called with each log record, after the span that it belongs to has ended, if that ends with the same record.
-	log func(logRecord)
+	// They count what the tracer makes.
+	spans, logs *gate
+
+	// What ends before this record is not exported.
+	from int64
+
+	// The number of the record that is being applied.
+	seq int64
+
+	jobID string
 
 	// The span of the job, whose trace all spans are in.
 	job events.TraceContext
@@ -63,8 +52,28 @@ type tracer struct {
 	// How many steps of the phase are done. The name of the next step's span is made of it.
 	stepsRun int
 
+	// When the step of a phase began that runs, or runs next.
+	stepBegan time.Time
+
 	// The span that the record being applied is about. Its zero value stands for the span of the run.
 	subject events.TraceContext
+}
+
+// span is a span that has not ended.
+type span struct {
+	trace.Span
+	events.TraceContext
+	began time.Time
+
+	// Why what the span is about will have failed. It is empty if it has not.
+	failure string
+}
+
+// note notes a record in a span, if that is open.
+func (s *span) note(r events.Record, name string, attrs ...attribute.KeyValue) {
+	if s != nil {
+		s.AddEvent(name, trace.WithTimestamp(r.Time), trace.WithAttributes(append(attrsOf(r.Event), attrs...)...))
+	}
 }
 
 // place is where in the tree of a job a span is. No more than one is open at a place.
@@ -82,7 +91,8 @@ type level int
 const (
 	atRun level = iota
 	atPhase
-	atVerify // of what was merged
+	atWork // with the work of attempts, below the run, since it may be about many items
+	atVerify
 	atItem
 	atAttempt
 	atStep
@@ -90,107 +100,27 @@ const (
 
 // newTracer returns the tracer of a job. Parent is the traceparent that the job was started with.
 func newTracer(jobID, parent string) *tracer {
-	t := &tracer{job: events.TraceOfJob(jobID, parent), open: map[place]*span{}, items: map[string]int{}}
+	t := &tracer{
+		jobID: jobID, job: events.TraceOfJob(jobID, parent), open: map[place]*span{}, items: map[string]int{},
+	}
 	t.parent, _ = events.ParseTrace(parent)
 	return t
 }
 
-// of returns the open span at a level about no item, or nil.
-func (t *tracer) of(l level) *span { return t.open[place{level: l}] }
-
 // interrupted is the attribute of a span that did not come to its end.
-var interrupted = attr{"prodigy.interrupted", true}
+var interrupted = attribute.Bool("prodigy.interrupted", true)
 
-// apply takes the next record of the log.
-func (t *tracer) apply(r events.Record) {
-	if events.BetweenRuns(r.Event) {
-		return
-	}
-	t.subject = events.TraceContext{}
-	switch e := r.Event.(type) {
-	case events.JobStarted:
-		t.workflow = e.Workflow
-		t.begin(r, "job "+e.Workflow, t.parent, attr{"prodigy.mode", e.Mode}, attr{"prodigy.slots", e.MaxParallel})
-	case events.JobResumed:
-		t.died(r, e)
-		t.begin(r, "resume "+t.workflow, t.job, attr{"prodigy.reason", e.Reason})
-		if e.Phase != "map" && e.Phase != "" {
-			t.beginPhase(r.Time, e.Phase, e.StepsDone)
-		} else {
-			t.stepsRun = e.StepsDone
-		}
-	case events.PhaseStarted:
-		if e.Phase != "map" {
-			t.beginPhase(r.Time, e.Phase, 0)
-		}
-	case events.PhaseCompleted:
-		t.endPhase(r.Time, "")
-	case events.StepCompleted:
-		t.stepCompleted(r.Time, e)
-	case events.StepRetrying:
-		t.findStep(e.ItemID, e.Step, r.Time).note(r.Time, "backoff", attr{"prodigy.try", e.Attempt},
-			attr{"error.type", string(e.ErrorType)}, attr{"exception.message", e.Error},
-			attr{"prodigy.delay", time.Duration(e.DelayMS).Seconds()})
-	case events.StepFailed:
-		t.stepFailed(r.Time, e)
-	case events.AgentUsage:
-		t.used(r.Time, e)
-	case events.AISessionStarted:
-		t.findStep(e.ItemID, e.Step, r.Time).note(r.Time, "agent session", attr{"gen_ai.provider.name", e.Preset},
-			attr{"gen_ai.conversation.id", e.SessionID}, attr{"prodigy.resumed", e.Resumed})
-	case events.StepTurn:
-		t.findStep(e.ItemID, e.Step, r.Time).note(r.Time, "turn", attr{"prodigy.key", e.Key},
-			attr{"prodigy.waited", time.Duration(e.WaitedMS).Seconds()})
-	case events.StepSkipped: // a step of a phase has not begun
-		s := cmp.Or(t.of(atPhase), t.of(atRun))
-		if e.ItemID != "" {
-			s = t.findStep(e.ItemID, e.Step, r.Time)
-		}
-		s.note(r.Time, "step skipped", attr{"prodigy.step", e.Step})
-	default:
-		t.applyItem(r)
-	}
-	if end, ok := events.RunEndOf(r.Event); ok {
-		t.runEnded(r.Time, end)
-	}
-	if l, ok := logRecordOf(r); ok {
-		l.Context = cmp.Or(t.subject, t.runContext())
-		t.log(l)
-	}
+// begin opens the span c at a place.
+func (t *tracer) begin(
+	l level, item string, c, parent events.TraceContext, name string, at time.Time, attrs ...attribute.KeyValue,
+) {
+	ctx := context.WithValue(within(context.Background(), parent), wanted{}, c)
+	_, s := t.spanner.Start(ctx, name, trace.WithTimestamp(at), trace.WithAttributes(attrs...))
+	t.open[place{l, item}] = &span{Span: s, TraceContext: c, began: at}
 }
 
-// runEnded ends a run with its last word. Only one that has failed, or was cancelled, is an error.
-func (t *tracer) runEnded(at time.Time, end events.RunEnd) {
-	m, state := end.Metrics, string(end.State)
-	attrs := []attr{{"prodigy.outcome", state}}
-	failure := ""
-	if m == nil {
-		attrs = append(attrs, attr{"prodigy.reason", end.Reason})
-	} else {
-		attrs = append(attrs, attr{"prodigy.items.total", m.TotalItems}, attr{"prodigy.items.succeeded", m.Successful},
-			attr{"prodigy.items.failed", m.Failed}, attr{"prodigy.items.skipped", m.Skipped},
-			attr{"prodigy.items.rejected", m.Rejected})
-		if end.State != jobs.Completed {
-			failure = cmp.Or(end.Reason, state)
-		}
-	}
-	t.end(at, failure, func(int) bool { return false }, attrs...)
-}
-
-// begin opens the span of a run, whose first record r is.
-func (t *tracer) begin(r events.Record, name string, parent events.TraceContext, attrs ...attr) {
-	attrs = append([]attr{{"prodigy.job.id", r.JobID}, {"prodigy.workflow", t.workflow}}, attrs...)
-	c := t.job.Run(r.Seq)
-	if c == parent {
-		parent = t.parent // the log has lost its beginning
-	}
-	t.open[place{level: atRun}] = &span{
-		Context: c, Parent: parent, Name: strings.TrimSpace(name), Begin: r.Time, Attrs: attrs,
-	}
-}
-
-// close ends the span that is open at a place, if one is. Item is empty where it is about none.
-func (t *tracer) close(l level, item string, at time.Time, failure string, attrs ...attr) {
+// end ends the span that is open at a place, if one is. Item is empty where it is about none.
+func (t *tracer) end(l level, item string, at time.Time, failure string, attrs ...attribute.KeyValue) {
 	p := place{l, item}
 	s := t.open[p]
 	if s == nil {
@@ -198,24 +128,149 @@ func (t *tracer) close(l level, item string, at time.Time, failure string, attrs
 	}
 	delete(t.open, p)
 	if l == atRun || l == atAttempt || l == atVerify {
-		t.subject = s.Context
+		t.subject = s.TraceContext
 	}
-	t.emit(s, at, cmp.Or(failure, s.Error), attrs...)
+	if failure = cmp.Or(failure, s.failure); failure != "" {
+		s.SetStatus(codes.Error, failure)
+	}
+	if !s.IsRecording() || t.seq < t.from {
+		return // whoever started the job does not want to have it traced; or others have exported the span
+	}
+	if at.Before(s.began) { // the clock was set back
+		at = s.began
+	}
+	s.SetAttributes(attrs...)
+	t.spans.made()
+	s.End(trace.WithTimestamp(at))
 }
 
-// emit tells of a span that has ended.
-func (t *tracer) emit(s *span, at time.Time, failure string, attrs ...attr) {
-	s.End, s.Error = at, failure
-	if s.End.Before(s.Begin) { // the clock was set back
-		s.End = s.Begin
+// find returns the span that is open at the first of some levels, or nil. Item is empty where it is about none.
+func (t *tracer) find(item string, levels ...level) *span {
+	for _, l := range levels {
+		if s := t.open[place{l, item}]; s != nil {
+			return s
+		}
 	}
-	s.Attrs = append(s.Attrs, attrs...)
-	t.span(*s)
+	return nil
 }
 
-// end ends the run, and what of it is open: that was interrupted, or waits for another run. Of the items those stay
+// run returns the span of the run; that of the job while there is none.
+func (t *tracer) run() events.TraceContext {
+	if s := t.find("", atRun); s != nil {
+		return s.TraceContext
+	}
+	return t.job
+}
+
+// apply takes the next record of the log.
+func (t *tracer) apply(r events.Record) {
+	if events.BetweenRuns(r.Event) {
+		return
+	}
+	t.subject, t.seq = events.TraceContext{}, r.Seq
+	if t.stepBegan.IsZero() { // the log has lost its beginning
+		t.stepBegan = r.Time
+	}
+	switch e := r.Event.(type) {
+	case events.JobStarted:
+		t.workflow = e.Workflow
+		t.beginRun(r, "job", t.parent)
+	case events.JobResumed:
+		if t.find("", atRun) != nil { // it has no last record. What workers of a fleet still run goes on
+			died := cmp.Or(e.Died, &r.Time)
+			t.endRun(*died, "the run died", e.IsAttached, attribute.String("prodigy.outcome", "died"))
+		}
+		t.beginRun(r, "resume", t.job)
+		if e.Phase != "map" && e.Phase != "" {
+			t.beginPhase(r.Time, e.Phase)
+		}
+		t.stepsRun = e.StepsDone
+	case events.PhaseStarted:
+		if e.Phase != "map" {
+			t.beginPhase(r.Time, e.Phase)
+		}
+	case events.PhaseCompleted:
+		t.endPhase(r.Time, "")
+	case events.StepCompleted:
+		t.stepsRun = e.StepIndex
+		if e.Skipped { // it has not begun
+			t.find("", atPhase, atRun).note(r, "StepSkipped")
+		} else {
+			s := t.step("", e.Step)
+			s.failure = ""
+			if e.Failed {
+				s.failure = "failed, but the failure was allowed"
+			}
+			t.end(atStep, "", r.Time, "", attrsOf(e)...)
+		}
+		t.stepsRun, t.stepBegan = t.stepsRun+1, r.Time
+	case events.StepRetrying:
+		t.step(e.ItemID, e.Step).note(r, "backoff", attribute.Int("prodigy.try", e.Attempt))
+	case events.StepFailed:
+		t.stepFailed(r, e)
+	case events.AgentUsage:
+		t.step(e.ItemID, e.Step).note(r, events.TypeOf(e))
+	case events.AISessionStarted:
+		t.step(e.ItemID, e.Step).note(r, events.TypeOf(e))
+	case events.AgentPlaced, events.AgentStraggling, events.StepTurn, events.StepSkipped:
+		t.find(events.Subject(e), atStep, atAttempt, atPhase, atRun).note(r, events.TypeOf(e))
+	case events.AgentStarted:
+		t.item(r)
+		t.endAttempt(e.ItemID, r.Time, "", interrupted) // one that died with its run
+		t.begin(atAttempt, e.ItemID, t.job.Attempt(r.Seq), t.find(e.ItemID, atItem).TraceContext, "attempt", r.Time,
+			attrsOf(e)...)
+	case events.AgentProgress: // only in logs with steps
+		if a := t.find(e.ItemID, atAttempt); a != nil {
+			t.end(atStep, e.ItemID, r.Time, "")
+			t.begin(atStep, e.ItemID, a.Step(e.StepIndex), a.TraceContext, e.Step, r.Time)
+		}
+	case events.AgentSkipped:
+		t.item(r)
+		t.settle(e.ItemID, r.Time, "", "skipped")
+	default:
+		t.applyWork(r)
+	}
+	if end, ok := events.EndOf(r.Event); ok {
+		t.ended(r, end)
+	}
+	if end, ok := events.RunEndOf(r.Event); ok {
+		t.runEnded(r.Time, end)
+	}
+	t.tell(r)
+}
+
+// beginRun opens the span of a run, whose first record r is.
+func (t *tracer) beginRun(r events.Record, what string, parent events.TraceContext) {
+	c := t.job.Run(r.Seq)
+	if c == parent {
+		parent = t.parent // the log has lost its beginning
+	}
+	t.begin(atRun, "", c, parent, strings.TrimSpace(what+" "+t.workflow), r.Time, append(attrsOf(r.Event),
+		attribute.String("prodigy.job.id", t.jobID), attribute.String("prodigy.workflow", t.workflow))...)
+	t.stepBegan = r.Time
+}
+
+// runEnded ends a run with its last word. Only one that has failed, or was cancelled, is an error.
+func (t *tracer) runEnded(at time.Time, end events.RunEnd) {
+	m, state := end.Metrics, string(end.State)
+	attrs := []attribute.KeyValue{
+		attribute.String("prodigy.outcome", state), attribute.String("prodigy.reason", end.Reason),
+	}
+	failure := ""
+	if m != nil {
+		attrs = append(attrs, attribute.Int("prodigy.items.total", m.TotalItems),
+			attribute.Int("prodigy.items.succeeded", m.Successful), attribute.Int("prodigy.items.failed", m.Failed),
+			attribute.Int("prodigy.items.skipped", m.Skipped), attribute.Int("prodigy.items.rejected", m.Rejected))
+		if end.State != jobs.Completed {
+			failure = cmp.Or(end.Reason, state)
+		}
+	}
+	t.endRun(at, failure, func(int) bool { return false }, attrs...)
+}
+
+// endRun ends the run, and what of it is open: that was interrupted, or waits for another run. Of the items those stay
 // that goesOn reports true for, by their index.
-func (t *tracer) end(at time.Time, failure string, goesOn func(index int) bool, attrs ...attr) {
+func (t *tracer) endRun(at time.Time, failure string, goesOn func(index int) bool, attrs ...attribute.KeyValue) {
 	ids := slices.SortedFunc(maps.Keys(t.items), func(a, b string) int { return t.items[a] - t.items[b] })
 	for _, id := range ids {
 		if !goesOn(t.items[id]) {
@@ -224,306 +279,232 @@ func (t *tracer) end(at time.Time, failure string, goesOn func(index int) bool, 
 		}
 	}
 	t.endPhase(at, failure)
-	t.close(atVerify, "", at, "", interrupted)
-	t.close(atRun, "", at, failure, attrs...)
+	t.end(atVerify, "", at, "", interrupted)
+	t.end(atRun, "", at, failure, attrs...)
 }
 
-// died ends a run without a last record. What workers of a fleet still run goes on.
-func (t *tracer) died(r events.Record, e events.JobResumed) {
-	if t.of(atRun) == nil {
-		return
-	}
-	at := r.Time
-	if e.Died != nil {
-		at = *e.Died
-	}
-	t.end(at, "the run died", e.IsAttached, attr{"prodigy.outcome", "died"})
-}
-
-// beginPhase opens the span of a phase that runs once, of which some steps are done already.
-func (t *tracer) beginPhase(at time.Time, name string, done int) {
+// beginPhase opens the span of a phase that runs once.
+func (t *tracer) beginPhase(at time.Time, name string) {
 	t.endPhase(at, "")
-	t.stepsRun = done
-	run := t.runContext()
-	t.open[place{level: atPhase}] = &span{Context: run.Phase(name), Parent: run, Name: name, Begin: at}
+	t.stepsRun, t.stepBegan = 0, at
+	t.begin(atPhase, "", t.run().Phase(name), t.run(), name, at)
 }
 
 // endPhase closes the span of the phase that runs, if one does. Failure is empty if it has not failed.
 func (t *tracer) endPhase(at time.Time, failure string) {
-	if s := t.of(atStep); s != nil && len(s.Events) > 0 { // it had failed tries and no end
-		t.close(atStep, "", at, "", interrupted)
-	}
-	delete(t.open, place{level: atStep})
-	t.close(atPhase, "", at, failure)
+	t.end(atStep, "", at, "", interrupted)
+	t.end(atPhase, "", at, failure)
 }
 
-// runContext returns the span of the run; that of the job while there is none.
-func (t *tracer) runContext() events.TraceContext {
-	if s := t.of(atRun); s != nil {
-		return s.Context
-	}
-	return t.job
-}
-
-// findStep returns the step that runs: of an item, or else of the phase. Without one it returns nil. Without a
+// step returns the step that runs: of an item, or else of the phase. Without one of an item it returns nil. Without a
 // record of its beginning, a step of a phase began with the phase, or when the step before ended.
-func (t *tracer) findStep(itemID, label string, at time.Time) *span {
-	if itemID != "" {
-		return cmp.Or(t.open[place{atStep, itemID}], t.open[place{atAttempt, itemID}])
+func (t *tracer) step(item, label string) *span {
+	s := t.find(item, atStep, atAttempt)
+	if item != "" || s != nil {
+		return s
 	}
-	s := t.of(atStep)
-	if s == nil {
-		above := cmp.Or(t.of(atPhase), t.of(atRun), &span{Context: t.job, Begin: at})
-		s = &span{Context: above.Context.Step(t.stepsRun), Parent: above.Context, Begin: above.Begin}
-		t.open[place{level: atStep}] = s
+	above := t.run()
+	if phase := t.find("", atPhase); phase != nil {
+		above = phase.TraceContext
 	}
-	s.Name = label
-	return s
-}
-
-// stepCompleted closes the span of a step of a phase. A step that was skipped has none.
-func (t *tracer) stepCompleted(at time.Time, e events.StepCompleted) {
-	t.stepsRun = e.StepIndex
-	s := t.findStep("", e.Step, at)
-	t.stepsRun++
-	if e.Skipped {
-		delete(t.open, place{level: atStep})
-		return
-	}
-	if began := at.Add(-time.Duration(e.DurationMS)); began.After(s.Begin) {
-		s.Begin = began
-	}
-	failure := ""
-	if e.Failed {
-		failure = "failed, but the failure was allowed"
-	}
-	s.Error = ""
-	t.close(atStep, "", at, failure, attr{"prodigy.step.kind", e.Kind}, attr{"process.exit.code", e.ExitCode})
-}
-
-// note notes what happened in a span, if that is open.
-func (s *span) note(at time.Time, name string, attrs ...attr) {
-	if s != nil {
-		s.Events = append(s.Events, spanEvent{name, at, attrs})
-	}
+	t.begin(atStep, "", above.Step(t.stepsRun), above, label, t.stepBegan)
+	return t.find("", atStep)
 }
 
 // stepFailed makes the span of a step a failed one, unless the job continues after the failure: then the span has
 // an event. The span of a step of an item ends with its attempt, or the next step.
-func (t *tracer) stepFailed(at time.Time, e events.StepFailed) {
-	s := t.findStep(e.ItemID, e.Step, at)
-	if s == nil {
-		return
-	}
-	attrs := []attr{{"error.type", string(e.ErrorType)}, {"prodigy.tries", e.Attempts}}
-	if e.ExitCode != nil {
-		attrs = append(attrs, attr{"process.exit.code", *e.ExitCode})
-	}
-	if e.Action != "stop" {
-		attrs = append(attrs, attr{"exception.message", e.Error}, attr{"prodigy.action", e.Action})
-		s.note(at, "step failed", attrs...)
-		return
-	}
-	s.Error = e.Error
-	s.Attrs = append(s.Attrs, attrs...)
-	if e.ItemID == "" {
-		t.close(atStep, "", at, e.Error)
-	}
-}
-
-// used notes what a run of an AI agent has used, under the names of OpenTelemetry's conventions for generative AI,
-// as far as these have one.
-func (t *tracer) used(at time.Time, e events.AgentUsage) {
-	attrs := []attr{
-		{"gen_ai.provider.name", e.Preset},
-		{"gen_ai.response.model", e.Model},
-		{"prodigy.agent.outcome", e.Outcome},
-		{"prodigy.agent.turns", e.Turns},
-	}
-	if e.Tokens != nil {
-		attrs = append(attrs, attr{"gen_ai.usage.input_tokens", int(e.Tokens.Input + e.Tokens.Cached)},
-			attr{"gen_ai.usage.output_tokens", int(e.Tokens.Output)})
-	}
-	if e.CostUSD != nil {
-		attrs = append(attrs, attr{"prodigy.agent.cost_usd", float64(*e.CostUSD) / 1e9})
-	}
-	t.findStep(e.ItemID, e.Step, at).note(at, "agent usage", attrs...)
-}
-
-// item returns the span of the item of a record, which begins with it unless it is open.
-func (t *tracer) item(r events.Record, index int, id string) *span {
-	p := place{atItem, id}
-	if t.open[p] == nil {
-		t.items[id] = index
-		t.open[p] = &span{
-			Context: t.job.Item(r.Seq), Parent: t.runContext(), Name: "item", Begin: r.Time,
-			Attrs: []attr{{"prodigy.item.id", id}, {"prodigy.item.index", index}},
-		}
-	}
-	return t.open[p]
-}
-
-// applyItem takes a record about an item, or about the work of several.
-func (t *tracer) applyItem(r events.Record) {
-	if end, ok := events.EndOf(r.Event); ok {
-		t.ended(r, end)
-		return
-	}
-	switch e := r.Event.(type) {
-	case events.AgentStarted:
-		t.started(r, e)
-	case events.AgentStraggling:
-		t.mark(e.ItemID, attr{"prodigy.straggler", true})
-	case events.AgentPlaced:
-		t.mark(e.ItemID, attr{"prodigy.worker", e.Node})
-	case events.AgentProgress:
-		t.progress(r.Time, e)
-	case events.AgentSkipped:
-		t.item(r, e.ItemIndex, e.ItemID)
-		t.settle(e.ItemID, r.Time, "", "skipped")
+func (t *tracer) stepFailed(r events.Record, e events.StepFailed) {
+	s := t.step(e.ItemID, e.Step)
+	switch {
+	case s == nil:
+	case e.Action != "stop":
+		s.note(r, events.TypeOf(e))
+	case e.ItemID == "":
+		t.end(atStep, "", r.Time, e.Error, attrsOf(e)...)
 	default:
-		t.applyWorkspaces(r)
+		s.failure = e.Error
+		s.SetAttributes(attrsOf(e)...)
 	}
 }
 
-// started opens the span of an attempt. One that is open still has no end in the log: it died with its run.
-func (t *tracer) started(r events.Record, e events.AgentStarted) {
-	i := t.item(r, e.ItemIndex, e.ItemID)
-	t.endAttempt(e.ItemID, r.Time, "", interrupted)
-	attrs := []attr{
-		{"prodigy.item.id", e.ItemID},
-		{"prodigy.attempt", e.Attempt},
-		{"prodigy.slot", e.Worker},
-		{"prodigy.key", e.Key},
-		{"prodigy.breaker.key", e.BreakerKey},
+// item opens the span of the item of a record, unless it is open.
+func (t *tracer) item(r events.Record) *span {
+	of, _ := events.ItemOf(r.Event)
+	if t.find(of.ID, atItem) == nil {
+		t.items[of.ID] = of.Index
+		t.begin(atItem, of.ID, t.job.Item(r.Seq), t.run(), "item", r.Time,
+			attribute.String("prodigy.item.id", of.ID), attribute.Int("prodigy.item.index", of.Index))
 	}
-	if e.Alone || e.Suspect {
-		attrs = append(attrs, attr{"prodigy.alone", true})
-	}
-	t.open[place{atAttempt, e.ItemID}] = &span{
-		Context: t.job.Attempt(r.Seq), Parent: i.Context, Name: "attempt", Begin: r.Time, Attrs: attrs,
-	}
-}
-
-// mark adds an attribute to the attempt that runs.
-func (t *tracer) mark(id string, a attr) {
-	if s := t.open[place{atAttempt, id}]; s != nil {
-		s.Attrs = append(s.Attrs, a)
-	}
+	return t.find(of.ID, atItem)
 }
 
 // ended takes the end of an attempt, or of an item without one.
 func (t *tracer) ended(r events.Record, end events.End) {
-	if end.How.GivenBack() {
-		switch {
-		case !end.Ran:
-		case end.How == events.Stopped:
-			t.endAttempt(end.ID, r.Time, "", interrupted)
-		default:
-			t.endAttempt(end.ID, r.Time, cmp.Or(end.Error, "its worker was lost"))
-		}
+	attrs, failure := attrsOf(r.Event), ""
+	switch {
+	case end.How.GivenBack() && !end.Ran:
 		return
-	}
-	i := t.item(r, end.Index, end.ID)
-	if e, failed := r.Event.(events.AgentFailed); failed {
-		t.failed(r, i, e)
+	case end.How == events.Stopped:
+		t.endAttempt(end.ID, r.Time, "", append(attrs, interrupted)...)
 		return
+	case end.How.GivenBack():
+		t.endAttempt(end.ID, r.Time, cmp.Or(end.Error, "its worker was lost"), attrs...)
+		return
+	case end.How == events.Failed:
+		failure = end.Error
 	}
-	if e, reused := r.Event.(events.AgentReused); reused {
-		i.Attrs = append(i.Attrs, attr{"prodigy.reused.job", e.FromJob})
-	} else if result, ok := events.ResultOf(r.Event); ok {
-		t.endAttempt(end.ID, r.Time, "", attr{"process.exit.code", *result.ExitCode})
+	i := t.item(r)
+	if s := t.find(end.ID, atStep); s != nil {
+		s.failure = cmp.Or(s.failure, failure)
 	}
-	if end.Settles {
-		t.settle(end.ID, r.Time, "", "succeeded")
+	t.endAttempt(end.ID, r.Time, failure, attrs...)
+	switch {
+	case !end.Settles && end.How == events.Failed:
+		i.note(r, "backoff")
+	case end.Settles && failure != "":
+		t.settle(end.ID, r.Time, failure, end.Status().String(), attrs...)
+	case end.Settles:
+		t.settle(end.ID, r.Time, "", "succeeded", attrs...)
 	}
 }
 
-// applyWorkspaces makes the spans of what is done for and with the work of attempts. They are below the run,
-// since they may be about many items.
-func (t *tracer) applyWorkspaces(r events.Record) {
-	work := func(name string, took events.Millis, attrs ...attr) *span {
-		return &span{
-			Context: t.job.Work(r.Seq), Parent: t.runContext(), Name: name,
-			Begin: r.Time.Add(-time.Duration(took)), Attrs: attrs,
-		}
+// applyWork makes the spans of what is done for and with the work of attempts.
+func (t *tracer) applyWork(r events.Record) {
+	attrs := attrsOf(r.Event)
+	did := func(l level, name string, took events.Millis) {
+		t.end(l, "", r.Time, "", interrupted) // the log has lost its end
+		t.begin(l, "", t.job.Work(r.Seq), t.run(), name, r.Time.Add(-time.Duration(took)), attrs...)
 	}
 	switch e := r.Event.(type) {
 	case events.WorktreeCreated:
-		t.emit(work("create workspace", e.DurationMS, attr{"prodigy.slot", e.Worker}, attr{"prodigy.base", e.Base},
-			attr{"prodigy.worker", e.Node}), r.Time, "")
+		did(atWork, "create workspace", e.DurationMS)
+		t.end(atWork, "", r.Time, "")
 	case events.WorktreeMerged:
-		t.emit(work("merge", e.DurationMS, attr{"prodigy.items", len(e.ItemIDs)}, attr{"prodigy.head", e.Head},
-			attr{"prodigy.insertions", e.Insertions}, attr{"prodigy.deletions", e.Deletions}), r.Time, "")
-		for n, index := range e.ItemIndexes {
-			t.item(r, index, e.ItemIDs[n]).note(r.Time, "merged", attr{"prodigy.head", e.Head})
-			t.settle(e.ItemIDs[n], r.Time, "", "succeeded")
+		did(atWork, "merge", e.DurationMS)
+		t.end(atWork, "", r.Time, "")
+		for _, id := range e.ItemIDs {
+			t.find(id, atItem).note(r, "merged")
+			t.settle(id, r.Time, "", "succeeded")
 		}
 	case events.VerifyStarted:
-		t.close(atVerify, "", r.Time, "", interrupted) // the log has lost its end
-		t.open[place{level: atVerify}] = work("verify", 0, attr{"prodigy.items", len(e.ItemIDs)}, attr{"prodigy.commit", e.Commit})
+		did(atVerify, "verify", 0)
 	case events.VerifyCompleted:
-		if e.Passed {
-			t.close(atVerify, "", r.Time, "")
-		} else {
-			t.close(atVerify, "", r.Time, cmp.Or(e.Error, "failed"), attr{"prodigy.step", e.Step})
+		failure := ""
+		if !e.Passed {
+			failure = cmp.Or(e.Error, "failed")
 		}
+		t.end(atVerify, "", r.Time, failure, attrs...)
 	}
-}
-
-// progress closes the span of the step before, and opens that of the next. Only logs with steps have these
-// records.
-func (t *tracer) progress(at time.Time, e events.AgentProgress) {
-	a := t.open[place{atAttempt, e.ItemID}]
-	if a == nil {
-		return
-	}
-	t.close(atStep, e.ItemID, at, "")
-	t.open[place{atStep, e.ItemID}] = &span{Context: a.Context.Step(e.StepIndex), Parent: a.Context, Name: e.Step, Begin: at}
-}
-
-// failed closes the span of an attempt that has failed, and that of its item unless it is tried again.
-func (t *tracer) failed(r events.Record, i *span, e events.AgentFailed) {
-	attrs := []attr{{"error.type", string(e.ErrorType)}, {"prodigy.action", string(e.Action)}}
-	ended := append(slices.Clone(attrs), attr{"prodigy.signal", e.Signal})
-	if e.ExitCode != nil {
-		ended = append(ended, attr{"process.exit.code", *e.ExitCode})
-	}
-	if s := t.open[place{atStep, e.ItemID}]; s != nil {
-		s.Error = cmp.Or(s.Error, e.Error)
-	}
-	t.endAttempt(e.ItemID, r.Time, e.Error, ended...)
-	if e.Action.RunsAgain() {
-		backoff := append(attrs, attr{"prodigy.attempt", e.Attempt})
-		if e.Retry != nil && e.Retry.Alone {
-			backoff = append(backoff, attr{"prodigy.alone", true})
-		}
-		if e.DelayMS != nil {
-			backoff = append(backoff, attr{"prodigy.delay", time.Duration(*e.DelayMS).Seconds()})
-		}
-		i.note(r.Time, "backoff", backoff...)
-		return
-	}
-	state := "failed"
-	switch e.Status() {
-	case errorpolicy.Skipped:
-		state = "skipped"
-	case errorpolicy.Rejected:
-		state = "rejected"
-	}
-	i.Attrs = append(i.Attrs, attrs...)
-	t.settle(e.ItemID, r.Time, e.Error, state)
 }
 
 // endAttempt ends the attempt at an item that runs, and its step.
-func (t *tracer) endAttempt(id string, at time.Time, failure string, attrs ...attr) {
-	t.close(atStep, id, at, "")
-	t.close(atAttempt, id, at, failure, attrs...)
+func (t *tracer) endAttempt(id string, at time.Time, failure string, attrs ...attribute.KeyValue) {
+	t.end(atStep, id, at, "")
+	t.end(atAttempt, id, at, failure, attrs...)
 }
 
 // settle closes the span of an item that has its outcome.
-func (t *tracer) settle(id string, at time.Time, failure, state string) {
+func (t *tracer) settle(id string, at time.Time, failure, state string, attrs ...attribute.KeyValue) {
 	t.endAttempt(id, at, failure)
-	t.close(atItem, id, at, failure, attr{"prodigy.item.state", state})
+	t.end(atItem, id, at, failure, append(attrs, attribute.String("prodigy.item.state", state))...)
 	delete(t.items, id)
+}
+
+// tell makes the log record of an event that somebody may look for. Of others a span says all, or they happen to the
+// steps of items that succeed.
+func (t *tracer) tell(r events.Record) {
+	said := events.Say(r)
+	body := said.Clause()
+	item, _ := events.ItemOf(r.Event)
+	switch e := r.Event.(type) {
+	case events.StepFailed:
+		if e.ItemID != "" {
+			return // its AgentFailed says so
+		}
+		body = e.Step + ": " + e.Error
+	case events.StepRetrying, events.StepSkipped, events.AISessionStarted, events.AgentUsage:
+		return
+	case events.AgentStraggling, events.AgentEndedLate, events.SkipRequested:
+		body = item.ID + ": " + said.Line()
+	case events.AgentLost, events.AgentFailed:
+		end, _ := events.EndOf(e)
+		body = item.ID + ": " + end.Error
+	default:
+		if events.Subject(e) != "" {
+			return
+		}
+	}
+	if said.Text == "" || t.seq < t.from {
+		return
+	}
+	var l log.Record
+	l.SetTimestamp(r.Time)
+	l.SetObservedTimestamp(r.Time)
+	l.SetSeverity(severities[said.Grave])
+	l.SetSeverityText(severities[said.Grave].String())
+	l.SetEventName(events.TypeOf(r.Event))
+	l.SetBody(attribute.StringValue(body))
+	l.AddAttributes(append(attrsOf(r.Event), attribute.String("prodigy.job.id", t.jobID))...)
+	t.logs.made()
+	t.logger.Emit(within(context.Background(), cmp.Or(t.subject, t.run())), l)
+}
+
+var severities = map[events.Grave]log.Severity{
+	events.Plain: log.SeverityInfo, events.Good: log.SeverityInfo,
+	events.Odd: log.SeverityWarn, events.Bad: log.SeverityError,
+}
+
+// told are the fields of events that become attributes, by their keys in the log. What steps print is in none of them.
+// Each is called prodigy and its key, unless attributeNames says otherwise.
+var told = strings.Fields(`action alone base breaker_key commit consecutive_failures cost_usd deletions delay_ms error
+	error_type exit_code from_job head insertions item_id item_ids item_index attempt key kind max_parallel mode model
+	node outcome preset ran_ms reason resumed scope session_id signal step suspect tokens turns waited_ms worker`)
+
+// attributeNames are the names of OpenTelemetry's conventions, as far as these have one, and those of prodigy.
+var attributeNames = map[string]string{
+	"error": "exception.message", "error_type": "error.type", "exit_code": "process.exit.code",
+	"model": "gen_ai.response.model", "preset": "gen_ai.provider.name", "session_id": "gen_ai.conversation.id",
+	"item_id": "prodigy.item.id", "item_index": "prodigy.item.index", "item_ids": "prodigy.items",
+	"max_parallel": "prodigy.slots", "node": "prodigy.worker", "worker": "prodigy.slot",
+	"breaker_key": "prodigy.breaker.key", "scope": "prodigy.breaker",
+}
+
+// attrsOf returns the attributes of an event: those of its fields that are not empty.
+func attrsOf(e events.Event) (list []attribute.KeyValue) {
+	v := reflect.ValueOf(e)
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !slices.Contains(told, key) {
+			continue
+		}
+		name := attribute.Key(cmp.Or(attributeNames[key], "prodigy."+strings.TrimSuffix(key, "_ms")))
+		field := reflect.Indirect(v.FieldByIndex(f.Index))
+		if !field.IsValid() {
+			continue
+		}
+		switch x := field.Interface().(type) {
+		case events.Millis:
+			list = append(list, name.Float64(time.Duration(x).Seconds()))
+			continue
+		case limit.USD:
+			list = append(list, name.Float64(float64(x)/float64(limit.Dollar)))
+			continue
+		case limit.Tokens:
+			list = append(list, attribute.Int64("gen_ai.usage.input_tokens", x.Input+x.Cached),
+				attribute.Int64("gen_ai.usage.output_tokens", x.Output))
+			continue
+		}
+		switch {
+		case field.Kind() == reflect.Slice:
+			list = append(list, name.Int(field.Len()))
+		case field.CanInt():
+			list = append(list, name.Int64(field.Int()))
+		case field.IsZero():
+		case field.Kind() == reflect.Bool:
+			list = append(list, name.Bool(true))
+		case field.Kind() == reflect.String:
+			list = append(list, name.String(field.String()))
+		}
+	}
+	return list
 }

@@ -1,12 +1,18 @@
 package telemetry
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -24,53 +30,81 @@ func records(list ...events.Event) []events.Record {
 	return all
 }
 
-// tree applies records and returns the spans as lines, each below its parent, with their seconds.
-func tree(t *testing.T, parent string, list []events.Record) (lines []string, logs []logRecord) {
+// logged is a log record, and the span that it belongs to.
+type logged struct {
+	sdklog.Record
+	trace.SpanID
+}
+
+// recorder keeps what a tracer makes.
+type recorder struct {
+	*tracetest.SpanRecorder
+	logs []logged
+}
+
+func (r *recorder) OnEmit(_ context.Context, l *sdklog.Record) error {
+	r.logs = append(r.logs, logged{l.Clone(), l.SpanID()})
+	return nil
+}
+
+func (r *recorder) Enabled(context.Context, sdklog.EnabledParameters) bool { return true }
+
+// recording returns a tracer, and what keeps what it makes.
+func recording(t *testing.T, jobID, parent string) (*tracer, *recorder) {
 	t.Helper()
-	var spans []span
-	tracer := newTracer("mapreduce-1", parent)
-	tracer.span = func(s span) { spans = append(spans, s) }
-	tracer.log = func(l logRecord) { logs = append(logs, l) }
+	kept := &recorder{SpanRecorder: tracetest.NewSpanRecorder()}
+	tracer := newTracer(jobID, parent)
+	tracer.spans, tracer.logs = new(gate), new(gate)
+	tracer.spanner = sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(derived{}), sdktrace.WithSpanProcessor(kept)).Tracer("")
+	tracer.logger = sdklog.NewLoggerProvider(sdklog.WithProcessor(kept)).Logger("")
+	return tracer, kept
+}
+
+// tree applies records and returns the spans as lines, each below its parent, with their seconds.
+func tree(t *testing.T, parent string, list []events.Record) (lines []string, logs []logged) {
+	t.Helper()
+	tracer, kept := recording(t, "mapreduce-1", parent)
 	for _, r := range list {
 		tracer.apply(r)
 	}
-	seen := map[events.TraceContext]bool{}
+	spans := kept.Ended()
+	seen := map[trace.SpanID]bool{}
 	for _, s := range spans {
-		if seen[s.Context] || s.Context.Trace != tracer.job.Trace {
-			t.Errorf("span %s is twice, or in another trace", s.Context)
+		if c := s.SpanContext(); seen[c.SpanID()] || c.TraceID() != trace.TraceID(tracer.job.Trace) {
+			t.Errorf("span %v is twice, or in another trace", c)
 		}
-		seen[s.Context] = true
+		seen[s.SpanContext().SpanID()] = true
 	}
-	slices.SortStableFunc(spans, func(a, b span) int { return a.Begin.Compare(b.Begin) })
-	var print func(parent events.TraceContext, indent string)
-	print = func(parent events.TraceContext, indent string) {
+	slices.SortStableFunc(spans, func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) })
+	var print func(parent trace.SpanID, indent string)
+	print = func(parent trace.SpanID, indent string) {
 		for _, s := range spans {
-			if s.Parent != parent {
+			if s.Parent().SpanID() != parent {
 				continue
 			}
 			var line strings.Builder
-			line.WriteString(fmt.Sprintf("%s%s %.0f-%.0f", indent, s.Name, s.Begin.Sub(began).Seconds(), s.End.Sub(began).Seconds()))
-			for _, e := range s.Events {
+			line.WriteString(fmt.Sprintf("%s%s %.0f-%.0f", indent, s.Name(), s.StartTime().Sub(began).Seconds(), s.EndTime().Sub(began).Seconds()))
+			for _, e := range s.Events() {
 				line.WriteString(" +" + e.Name)
 			}
-			if s.Error != "" {
-				line.WriteString(" !" + s.Error)
+			if text := s.Status().Description; text != "" {
+				line.WriteString(" !" + text)
 			}
-			for _, a := range s.Attrs {
+			for _, a := range s.Attributes() {
 				if a.Key == "prodigy.interrupted" || a.Key == "prodigy.item.state" || a.Key == "prodigy.outcome" {
-					line.WriteString(fmt.Sprintf(" %v", a.Value))
+					line.WriteString(" " + a.Value.String())
 				}
 			}
 			lines = append(lines, line.String())
-			print(s.Context, indent+"  ")
+			print(s.SpanContext().SpanID(), indent+"  ")
 		}
 	}
 	p, _ := events.ParseTrace(parent)
-	print(p, "")
+	print(p.Span, "")
 	if len(lines) != len(spans) {
 		t.Errorf("%d of %d spans are below the first", len(lines), len(spans))
 	}
-	return lines, logs
+	return lines, kept.logs
 }
 
 func compare(t *testing.T, got []string, want string) {
@@ -138,7 +172,7 @@ job w 0-19 !reduce: exit code 3 failed
     sum 16-18 +backoff !exit code 3`)
 	var said []string
 	for _, l := range logs {
-		said = append(said, fmt.Sprintf("%d %s", l.Severity, l.Body))
+		said = append(said, fmt.Sprintf("%d %s", l.Severity(), l.Body().AsString()))
 	}
 	compare(t, said, `
 9 job started
@@ -146,8 +180,8 @@ job w 0-19 !reduce: exit code 3 failed
 17 a: exit code 2
 17 sum: exit code 3
 17 failed: reduce: exit code 3`)
-	if job := events.TraceOfJob("mapreduce-1", ""); logs[1].Context != job.Attempt(6) || logs[4].Context != job {
-		t.Errorf("log records are of %s and %s", logs[1].Context, logs[4].Context)
+	if job := events.TraceOfJob("mapreduce-1", ""); logs[1].SpanID != job.Attempt(6).Span || logs[4].SpanID != job.Span {
+		t.Errorf("log records are of %s and %s", logs[1].SpanID, logs[4].SpanID)
 	}
 }
 
@@ -199,10 +233,10 @@ job w 0-5 !the run died died
     item 11-12 succeeded
       attempt 11-12
     reduce 13-15
-      sum 14-14
+      sum 13-14
   resume w 16-19 completed
     reduce 16-18
-      send 17-17`)
+      send 16-17`)
 }
 
 // Whatever a log is cut down to, each span has an end that is not before its beginning, and nothing panics.
@@ -216,16 +250,15 @@ func TestNoLogBreaksTheSpans(t *testing.T) {
 		all = append(all, e, e)
 	}
 	for from := range all {
-		tracer := newTracer("j", "")
-		tracer.log = func(logRecord) {}
-		tracer.span = func(s span) {
-			if s.End.Before(s.Begin) || s.Context == (events.TraceContext{}) {
-				t.Errorf("from %T: %+v", all[from], s)
-			}
-		}
+		tracer, kept := recording(t, "j", "")
 		for i := range all {
 			at := began.Add(-time.Duration(i) * time.Second) // the clock goes back
 			tracer.apply(events.Record{Seq: int64(i + 1), Time: at, JobID: "j", Event: all[(from+i)%len(all)]})
+		}
+		for _, s := range kept.Ended() {
+			if s.EndTime().Before(s.StartTime()) || !s.SpanContext().IsValid() {
+				t.Errorf("from %T: %+v", all[from], s)
+			}
 		}
 	}
 }
@@ -247,9 +280,7 @@ func TestEveryEventIsExportedOrLeftOutForAReason(t *testing.T) {
 	}
 	exported := func(middle ...events.Event) string {
 		var all strings.Builder
-		tracer := newTracer("j", "")
-		tracer.span = func(s span) { fmt.Fprintf(&all, "%+v\n", s) }
-		tracer.log = func(l logRecord) { fmt.Fprintf(&all, "%+v\n", l) }
+		tracer, kept := recording(t, "j", "")
 		before := []events.Event{
 			events.JobStarted{},
 			events.PhaseStarted{Phase: "reduce"},
@@ -259,6 +290,12 @@ func TestEveryEventIsExportedOrLeftOutForAReason(t *testing.T) {
 		for _, e := range slices.Concat(before, middle,
 			[]events.Event{events.AgentCompleted{AttemptID: events.AttemptID{ItemID: "a"}}, events.JobPaused{}}) {
 			tracer.apply(events.Record{Seq: 1, Time: began, JobID: "j", Event: e})
+		}
+		for _, s := range kept.Ended() {
+			fmt.Fprintln(&all, s.Name(), s.Attributes(), s.Events(), s.Status())
+		}
+		for _, l := range kept.logs {
+			fmt.Fprintln(&all, l.EventName(), l.Body())
 		}
 		return all.String()
 	}
@@ -319,14 +356,14 @@ job w 0-13 stopped
   create workspace 0-1
   item 2-10 +merged succeeded
     attempt 2-5
-      fix 3-5 +agent session
+      fix 3-5 +AISessionStarted
   verify 6-7 !exit code 1
   merge 6-10
   verify 8-9
   verify 12-13 true`)
 	var said []string
 	for _, l := range logs {
-		said = append(said, fmt.Sprintf("%d %s", l.Severity, l.Body))
+		said = append(said, fmt.Sprintf("%d %s", l.Severity(), l.Body().AsString()))
 	}
 	compare(t, said, `
 9 job started
