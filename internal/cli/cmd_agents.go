@@ -122,8 +122,8 @@ func newAgentsCheckCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [agent]",
 		Short: "Show which AI CLIs are installed, and their versions",
-		Long: `Look for each CLI on PATH and print its version. No model is called. If a version differs from the
-tested ones, record some output and check it with 'prodigy agents test'.
+		Long: `Look for each CLI on PATH and print what it says for --version. No model is called. If a
+version differs from the tested ones, record some output and check it with 'prodigy agents test'.
 
 The exit code is 1 if the named CLI, or every CLI, is missing.`,
 		Args: atMost(1), ValidArgsFunction: completePreset,
@@ -200,7 +200,7 @@ func versionOf(ctx context.Context, path string, patience time.Duration) string 
 	switch {
 	case exit.TimedOut:
 		return "no response in " + duration.Format(patience)
-	case err != nil || exit.Start != nil || exit.Code != 0 || line == "":
+	case err != nil || exit.Start != nil || exit.Code != 0 || line == "" || line[0] == '{':
 		return "unknown"
 	}
 	return line

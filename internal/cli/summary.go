@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
@@ -177,7 +178,10 @@ func (e finishedRun) print(con *console) {
 	e.printMerge(l)
 	if j := e.job; j != nil {
 		if j.Retries > 0 {
-			l.Printf("%s\n    all failures: prodigy logs%s --failed", l.Fold(2, view.RetryCounts(j, "")), named(e.Job.ID))
+			l.Foldf(2, "%s", view.RetryCounts(j, ""))
+			if outputs.Any(e.Job.OutputsDir()) {
+				l.Printf("    all failures: prodigy logs%s --failed", named(e.Job.ID))
+			}
 		}
 		if j.Lost > 0 {
 			l.Printf("lost (worker gone): %s", check.Counted(j.Lost, "attempt"))
