@@ -101,15 +101,17 @@ func TestALogCutAfterAnyRecordResumesFromACheckpointToTheSameEnd(t *testing.T) {
 			t.Parallel()
 			c, whole, lines := record(t, k)
 			all := moments(t, whole.Job, parse(t, k.source).ErrorPolicy)
-			for _, cut := range cuts(lines) {
-				for _, at := range []int{cut, cut/2 + 1} {
-					place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
-					all[at-1].put(t, place.job)
-					if !job.ReadCheckpoint(place.job, parse(t, k.source).ErrorPolicy).Usable {
-						t.Fatalf("cut after record %d: got no checkpoint, want that of record %d", cut, at)
-					}
-					checkEnd(t, c, k, whole, cut, place)
+			for i, cut := range cuts(lines) {
+				at := cut
+				if i%2 > 0 {
+					at = cut/2 + 1 // there are records after it
 				}
+				place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
+				all[at-1].put(t, place.job)
+				if !job.ReadCheckpoint(place.job, parse(t, k.source).ErrorPolicy).Usable {
+					t.Fatalf("cut after record %d: got no checkpoint, want that of record %d", cut, at)
+				}
+				checkEnd(t, c, k, whole, cut, place)
 			}
 		})
 	}
