@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"prodigy/internal/check"
 	"prodigy/internal/items"
@@ -35,16 +34,10 @@ type mapOptions struct {
 
 	// json is a file of items. The path of short selects in it.
 	json string
-	// lists are the words after the command: ::: a b.
-	lists []string
-	// flagged means that there are flags.
-	flagged bool
 	// link goes through several lists together, in place of making all combinations.
 	link bool
 	// save is the path that the workflow file is written to, in place of running it.
 	save string
-	// forRun are flags that the workflow file cannot hold. They go with the command that runs it.
-	forRun []string
 }
 
 // newMapCommand returns the command that runs a command for each item, as xargs and GNU parallel do. Its flags are a
@@ -181,10 +174,6 @@ var otherFlags = map[string]string{
 	"halt-on-error": "halt", "keeporder": "keep-order",
 }
 
-// keptForRun are the flags that the command of a saved workflow repeats.
-const keptForRun = `allow-dirty durability fleet grace insecure keep-order lease log-steps max-delay partial-ok quiet
-	seed stop-now`
-
 // operators are words that mean something to a shell, but are arguments here.
 const operators = "| || && ; & < 2> 2>&1 &>"
 
@@ -201,9 +190,8 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 		args = f.Args()
 	}
 	line := shell.ReadLine(args)
-	o.short.Command, o.lists = line.Command, args[len(line.Command):]
-	o.flagged = f.NFlag() > 0
-	if err := o.checkWords(f.ArgsLenAtDash() == 0); err != nil {
+	o.short.Command = line.Command
+	if err := o.checkWords(args[len(line.Command):], f.ArgsLenAtDash() == 0); err != nil {
 		return err
 	}
 	var sources []string
@@ -224,9 +212,9 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 			return usagef("--%s and %s cannot be used together", name, sources[0])
 		}
 	}
-	for _, given := range [][2]string{{"backoff", "retry"}, {"retry-on", "retry"}} {
-		if f.Changed(given[0]) && !f.Changed(given[1]) {
-			return usagef("--%s requires --%s N", given[0], given[1])
+	for _, name := range []string{"backoff", "retry-on"} {
+		if f.Changed(name) && !f.Changed("retry") {
+			return usagef("--%s requires --retry N", name)
 		}
 	}
 	for name := range strings.FieldsSeq("json-file replace save on-failure") {
@@ -240,28 +228,17 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	if o.short.Now {
 		_ = f.Set("stop-now", "true")
 	}
-	f.Visit(func(f *pflag.Flag) {
-		if f.Value.String() != "false" && check.Among(keptForRun, f.Name) {
-			o.forRun = append(o.forRun, "--"+f.Name)
-			if f.Value.Type() != "bool" {
-				o.forRun = append(o.forRun, f.Value.String())
-			}
-		}
-	})
 	o.complete()
 	return cmp.Or(o.takeLists(cmd.Context(), line), o.checkEcho())
 }
 
-// checkWords returns what is wrong with the words of the command. dashed reports whether they follow --.
-func (o *mapOptions) checkWords(dashed bool) error {
-	words, end := o.short.Command, "the flags"
-	if dashed {
-		end = "--"
-	}
+// checkWords returns what is wrong with the words of the command, before lists of items. dashed reports whether they
+// follow --.
+func (o *mapOptions) checkWords(lists []string, dashed bool) error {
+	words := o.short.Command
 	switch {
 	case len(words) == 0:
-		return usagef("no command given after %s, as in %s; if each item is a command: %s",
-			end, o.line("gzip", "-9"), o.line("--", "${item|raw}"))
+		return usagef("no command given, as in prodigy map gzip -9; if each item is a command: prodigy map -- '${item|raw}'")
 	case dashed || o.short.Agent != "":
 		return nil
 	case len(words) > 1 && words[1] == "--" && isMissing(words[0]):
@@ -270,19 +247,11 @@ func (o *mapOptions) checkWords(dashed bool) error {
 	for _, word := range words {
 		if check.Among(operators, word) || strings.HasPrefix(word, ">") {
 			return usagef("%s would be an argument, since no shell reads these words: for a script use\n"+
-				"  %s\nand for the argument put -- before the command", word, o.line(strings.Join(words, " ")))
+				"  prodigy map %s\nand for the argument put -- before the command",
+				word, shellWords(append([]string{strings.Join(words, " ")}, lists...)))
 		}
 	}
 	return nil
-}
-
-// line returns the line to type for another command with the same items.
-func (o *mapOptions) line(words ...string) string {
-	line := "prodigy map "
-	if o.flagged {
-		line += "[flags] "
-	}
-	return line + shellWords(slices.Concat(words, o.lists))
 }
 
 // complete fills in what the flags say of the workflow file in other words.
@@ -403,30 +372,7 @@ func (o *mapOptions) asRefusal(err error, source []byte) error {
 			texts = append(texts, p.Message)
 		}
 	}
-	if file := o.short.Map.Input.File; o.json == "" && len(file) == 1 && workflow.FormatOfFile(file[0]) != "" &&
-		strings.Contains(texts[0], "item is a string here") {
-		return refusef("%s\nFor items with fields: prodigy map --json-file %s", texts[0], quoted(file[0]))
-	}
-	if line := o.remote(problems); line != "" {
-		return refusef("%s\nTo insert the item: %s", strings.Join(texts, "\n"), line)
-	}
 	return refusef("%s\nThe workflow would have been:\n%s", strings.Join(texts, "\n"), bytes.TrimSpace(source))
-}
-
-// remote returns the line to type if all that is wrong is that the item must be quoted for a shell elsewhere, or "".
-// What that shell reads are the last words of the line.
-func (o *mapOptions) remote(problems []workflow.Problem) string {
-	quoting := strings.NewReplacer("{}", "${item|sh}", "${item}", "${item|sh}")
-	words, left := slices.Clone(o.short.Command), len(problems)
-	for i := len(words) - 1; i >= 0 && left > 0; i-- {
-		n := strings.Count(words[i], "{}") + strings.Count(words[i], "${item}")
-		words[i], left = quoting.Replace(words[i]), left-n
-	}
-	other := func(p workflow.Problem) bool { return !strings.Contains(p.Message, "|sh} outside quotes") }
-	if left > 0 || o.short.IsScript() || slices.ContainsFunc(problems, other) {
-		return ""
-	}
-	return o.line(append([]string{"--"}, words...)...)
 }
 
 // saveAs writes the workflow file, and prints the command that does the same with it.
@@ -438,9 +384,8 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 	if err := createWhole(o.save, source); err != nil {
 		return err
 	}
-	command := slices.Concat([]string{"prodigy", "run", o.save}, o.echo.flags(), o.forRun)
-	_, err := fmt.Fprintf(con.err, "written; to run it: %s\n", shellWords(command))
-	return err
+	con.say().Printf("written; to run it: prodigy run %s --%s", quoted(o.save), o.echo.mode())
+	return nil
 }
 
 // createWhole makes a file. One that is there already is left as it is.

@@ -350,12 +350,3 @@ func (o jobOptions) checkEcho() error {
 	}
 	return nil
 }
-
-// flags returns the flags for another command that shows the same.
-func (o echoOptions) flags() []string {
-	flags := []string{"--" + string(o.mode())}
-	if o.tag {
-		flags = append(flags, "--tag")
-	}
-	return flags
-}
