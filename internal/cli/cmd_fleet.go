@@ -3,9 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -24,6 +22,8 @@ import (
 type fleetCommandOptions struct {
 	broker brokerOptions
 	format term.Format
+	// dryRun lists what a sweep would remove.
+	dryRun bool
 }
 
 // newFleetCommand returns the group of commands about the workers of a broker, its credentials, and what jobs left on
@@ -31,45 +31,22 @@ type fleetCommandOptions struct {
 func newFleetCommand(con *console) *cobra.Command {
 	group := newGroup("fleet", "Manage fleet workers")
 	var o fleetCommandOptions
-	list := &cobra.Command{
+	list := o.onBroker(con, &cobra.Command{
 		Use:   "ls",
 		Short: "List the workers",
 		Long: `List workers, their running items, and when they were last seen. While a job runs, this includes
 workers that no longer respond: a silent worker is given up after the job's --lease.`,
 		Example: "  prodigy fleet ls --fleet nats://127.0.0.1:4222",
 		Args:    exactly(),
-	}
+	}, o.list)
 	addFormat(list, &o.format, term.JSON)
-	drain := &cobra.Command{
+	drain := o.onBroker(con, &cobra.Command{
 		Use:     "drain <worker>",
 		Short:   "Drain a worker: finish its running items, then exit",
 		Example: "  prodigy fleet drain worker-3",
 		Args:    exactly("worker"),
-	}
-	o.onBroker(list, func(ctx context.Context, _ []string) error { return runFleetList(ctx, con, o) })
-	o.onBroker(drain, func(ctx context.Context, args []string) error { return runFleetDrain(ctx, con, o, args[0]) })
-	group.AddCommand(list, drain, newFleetSweepCommand(con), newFleetInitCommand(con), newFleetAddCommand(con),
-		newFleetRemoveCommand(con))
-	return group
-}
-
-// onBroker completes a command that asks a broker, which its flags, the environment or the configuration must name.
-func (o *fleetCommandOptions) onBroker(cmd *cobra.Command, run func(ctx context.Context, args []string) error) {
-	o.broker.add(cmd, "fleet", "the broker")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.broker.need("fleet"); err != nil {
-			return err
-		}
-		return run(cmd.Context(), args)
-	}
-}
-
-// newFleetSweepCommand returns the command that deletes what jobs left on the broker. It never touches a job that
-// runs.
-func newFleetSweepCommand(con *console) *cobra.Command {
-	var o fleetCommandOptions
-	var dryRun bool
-	cmd := &cobra.Command{
+	}, o.drain)
+	sweep := o.onBroker(con, &cobra.Command{
 		Use:   "sweep [job]...",
 		Short: "Remove data that finished jobs left on the broker",
 		Long: `Remove data that finished jobs left on the broker: late worker messages, and what could not be
@@ -80,12 +57,39 @@ a job by its id stops its items on the workers and removes all of its data from 
 		Example: `  prodigy fleet sweep --fleet nats://127.0.0.1:4222
   prodigy fleet sweep --dry-run
   prodigy fleet sweep mapreduce-20261120-161500-k3v9`,
-	}
-	o.onBroker(cmd, func(ctx context.Context, args []string) error {
-		return runFleetSweep(ctx, con, o, args, dryRun)
+	}, o.sweep)
+	addFormat(sweep, &o.format, term.JSON)
+	sweep.Flags().BoolVar(&o.dryRun, "dry-run", false, "list what would be removed, without removing it")
+	add := newMemberCommand(con, fleet.Backend.Add, &cobra.Command{
+		Use:   "add <directory> <name>",
+		Short: "Create credentials for another worker",
+		Long: `Create credentials for another worker, coordinator or observer, in a directory created by 'prodigy
+fleet init'. Then copy the new users.conf to the broker and reload it: kill -HUP.`,
+		Example: "  prodigy fleet add fleet cellar",
 	})
-	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list what would be removed, without removing it")
+	remove := newMemberCommand(con, fleet.Backend.Remove, &cobra.Command{
+		Use:   "remove <directory> <name>",
+		Short: "Revoke a worker's credentials",
+		Long: `Revoke the credentials of a worker, coordinator or observer: delete its entry in users.conf and its
+credentials file. Copy the new users.conf to the broker and reload it (kill -HUP); open connections
+are closed. To give a worker new credentials, run 'fleet add' with the same name.`,
+		Example: "  prodigy fleet remove fleet cellar\n  prodigy fleet remove fleet laptop --role coordinator",
+	})
+	group.AddCommand(list, drain, sweep, newFleetInitCommand(con), add, remove)
+	return group
+}
+
+// onBroker completes a command that asks a broker, which its flags, the environment or the configuration must name.
+func (o *fleetCommandOptions) onBroker(con *console, cmd *cobra.Command,
+	run func(ctx context.Context, con *console, args []string) error,
+) *cobra.Command {
+	o.broker.add(cmd, "fleet", "the broker")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.broker.need("fleet"); err != nil {
+			return err
+		}
+		return run(cmd.Context(), con, args)
+	}
 	return cmd
 }
 
@@ -132,64 +136,21 @@ impersonate others. With three hosts the brokers form a cluster that tolerates t
 	return cmd
 }
 
-// newFleetAddCommand returns the command that adds a member to the files of fleet init.
-func newFleetAddCommand(con *console) *cobra.Command {
+// newMemberCommand completes a command that changes the credentials of a member in the files of fleet init.
+func newMemberCommand(con *console,
+	change func(b fleet.Backend, dir string, role fleet.Role, name string) ([]string, error), cmd *cobra.Command,
+) *cobra.Command {
 	role := fleet.WorkerRole
-	cmd := &cobra.Command{
-		Use:   "add <directory> <name>",
-		Short: "Create credentials for another worker",
-		Long: `Create credentials for another worker, coordinator or observer, in a directory created by 'prodigy
-fleet init'. Then copy the new users.conf to the broker and reload it: kill -HUP.`,
-		Example: "  prodigy fleet add fleet cellar",
-		Args:    exactly("directory", "name"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			made, err := con.backend.Add(args[0], role, args[1])
-			return con.printMade(made, err)
-		},
+	cmd.Args = exactly("directory", "name")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		changed, err := change(con.backend, args[0], role, args[1])
+		return con.printMade(changed, err)
 	}
-	addRole(cmd, &role)
+	addChoice(cmd, &role, "role", "role", fleet.Roles()...)
 	return cmd
 }
 
-// newFleetRemoveCommand returns the command that revokes the credentials of a member.
-func newFleetRemoveCommand(con *console) *cobra.Command {
-	role := fleet.WorkerRole
-	cmd := &cobra.Command{
-		Use:   "remove <directory> <name>",
-		Short: "Revoke a worker's credentials",
-		Long: `Revoke the credentials of a worker, coordinator or observer: delete its entry in users.conf and its
-credentials file. Copy the new users.conf to the broker and reload it (kill -HUP); open connections
-are closed. To give a worker new credentials, run 'fleet add' with the same name.`,
-		Example: "  prodigy fleet remove fleet cellar\n  prodigy fleet remove fleet laptop --role coordinator",
-		Args:    exactly("directory", "name"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			changed, err := con.backend.Remove(args[0], role, args[1])
-			return con.printMade(changedOrRemoved(changed), err)
-		},
-	}
-	addRole(cmd, &role)
-	return cmd
-}
-
-// addRole gives cmd the flag for the role of a member.
-func addRole(cmd *cobra.Command, role *fleet.Role) {
-	addChoice(cmd, role, "role", "role", fleet.Roles()...)
-}
-
-// changedOrRemoved says of files whether they were changed or removed.
-func changedOrRemoved(changed []string) []string {
-	var lines []string
-	for _, path := range changed {
-		word := "changed "
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			word = "removed "
-		}
-		lines = append(lines, word+path)
-	}
-	return lines
-}
-
-// printMade prints the names of files that were made.
+// printMade prints the names of files that were made, changed or removed.
 func (c *console) printMade(made []string, err error) error {
 	for _, path := range made {
 		if _, err := fmt.Fprintln(c.text(), path); err != nil {
@@ -233,9 +194,8 @@ type jobHeld struct {
 	Short string `json:"short,omitempty"`
 }
 
-// runFleetList prints the workers of a broker, by name. Those that do not answer are listed while a job waits for word
-// of them.
-func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) error {
+// list prints the workers of a broker, by name. Those that do not answer are listed while a job waits for word of them.
+func (o *fleetCommandOptions) list(ctx context.Context, con *console, _ []string) error {
 	nodes, err := con.backend.Nodes(ctx, o.broker.found)
 	if err != nil {
 		return err
@@ -271,12 +231,6 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		{Head: "HOST", Key: "host"},
 		{Head: "SLOTS", Key: "slots"},
 		{Head: "BUSY", Key: "busy"},
-		{Head: "SINCE", Cell: func(n nodeShown) string {
-			if n.Began.IsZero() {
-				return "-"
-			}
-			return duration.Format(now.Sub(n.Began).Round(time.Second))
-		}},
 		{Head: "LAST", Cell: func(n nodeShown) string {
 			if n.ago < time.Second {
 				return "now"
@@ -292,14 +246,13 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 
 // title returns the name of a worker, and what is unusual about it.
 func (n nodeShown) title() string {
-	name := n.Name
-	if n.Draining {
-		name += " (draining)"
+	switch {
+	case n.Silent:
+		return n.Name + " (silent)"
+	case n.Draining:
+		return n.Name + " (draining)"
 	}
-	if n.Silent {
-		name += " (silent)"
-	}
-	return name
+	return n.Name
 }
 
 // work returns what a worker has of jobs, and why it takes no more.
@@ -329,25 +282,20 @@ func lastRunner(r fleet.Leftovers) string {
 		duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)))
 }
 
-// sweep removes what jobs that have ended have left. Those of this home are known to have.
-func sweep(ctx context.Context, con *console, o fleetCommandOptions, s fleet.SweepOptions) ([]fleet.Leftovers, error) {
+// sweep prints what each job has left, and removes that of jobs that have ended or are named. A named job with nothing
+// to remove is a usage error.
+func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []string) error {
 	home, err := jobs.FromEnv()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.Ended = endedIn(home)
-	return con.backend.Sweep(ctx, o.broker.found, s)
-}
-
-// runFleetSweep prints what each job has left, and removes that of jobs that have ended or are named. A named job with
-// nothing to remove is a usage error.
-func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, named []string, dryRun bool) error {
 	for i, name := range named {
 		if job, err := findJob(jobName{id: name}); err == nil {
 			named[i] = job.ID
 		}
 	}
-	found, err := sweep(ctx, con, o, fleet.SweepOptions{Jobs: named, Look: dryRun})
+	found, err := con.backend.Sweep(ctx, o.broker.found,
+		fleet.SweepOptions{Jobs: named, Look: o.dryRun, Ended: endedIn(home)})
 	if err != nil {
 		return err
 	}
@@ -364,14 +312,14 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 		return term.PrintJSON(con.out, append([]fleet.Leftovers{}, found...))
 	}
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(con.err, "nothing to remove: no broker data of jobs that are not running")
-		return err
+		con.say().Print("nothing to remove: no broker data of jobs that are not running")
+		return nil
 	}
 	state := func(r fleet.Leftovers) string {
 		switch {
 		case r.Swept:
 			return "removed"
-		case r.Ended && dryRun:
+		case r.Ended && o.dryRun:
 			return "would be removed: job finished"
 		case r.Ended:
 			return "kept: in use by another process"
@@ -388,8 +336,9 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 	return err
 }
 
-// runFleetDrain asks all workers of a name to end after their running items, and does not wait for that.
-func runFleetDrain(ctx context.Context, con *console, o fleetCommandOptions, name string) error {
+// drain asks all workers of a name to end after their running items, and does not wait for that.
+func (o *fleetCommandOptions) drain(ctx context.Context, con *console, args []string) error {
+	name := args[0]
 	n, err := con.backend.Drain(ctx, o.broker.found, name)
 	if err != nil {
 		return err
@@ -397,7 +346,6 @@ func runFleetDrain(ctx context.Context, con *console, o fleetCommandOptions, nam
 	if n == 0 {
 		return refusef("worker %q not found or not responding (see: prodigy fleet ls)", name)
 	}
-	_, err = fmt.Fprintf(con.err, "draining worker %s: it accepts no more items, and exits when its running "+
-		"ones have finished\n", name)
-	return err
+	con.say().Printf("draining worker %s: it accepts no more items, and exits when its running ones have finished", name)
+	return nil
 }
