@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -51,26 +51,30 @@ func userPresets() (ai.Set, error) {
 	return set, nil
 }
 
-// presetNamed returns the preset with that name.
-func presetNamed(name string) (*ai.Preset, error) {
+// presets returns the presets with these names, or all of them.
+func presets(names ...string) ([]*ai.Preset, error) {
 	set, err := userPresets()
 	if err != nil {
 		return nil, err
 	}
-	p, err := set.Find(name)
-	if err != nil {
-		return nil, refusef("%w", err)
+	if len(names) == 0 {
+		names = set.Names()
 	}
-	return p, nil
+	var list []*ai.Preset
+	for _, name := range names {
+		p, err := set.Find(name)
+		if err != nil {
+			return nil, refusef("%w", err)
+		}
+		list = append(list, p)
+	}
+	return list, nil
 }
 
 // completePreset completes to the names of all presets, those of agents.yml included.
 func completePreset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	set, err := userPresets()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return set.Names(), cobra.ShellCompDirectiveNoFileComp
+	set, _ := userPresets()
+	return set.Names(), noMore
 }
 
 // newAgentsListCommand returns the command that prints one line for each preset. "Tested with" is the version of the
@@ -79,16 +83,16 @@ func newAgentsListCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List agent presets", Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			set, err := userPresets()
+			list, err := presets()
 			if err != nil {
 				return err
 			}
-			_, err = printRows(con, term.Human, []term.Column[string]{
-				{Head: "NAME", Cell: func(name string) string { return name }},
-				{Head: "COMMAND", Cell: func(name string) string { return set[name].Argv[0] }},
-				{Head: "TESTED WITH", Cell: func(name string) string { return cmp.Or(set[name].Tested, "-") }},
-				{Head: "RULES", Value: func(name string) any { return len(set[name].Rules) }},
-			}, term.Each(set.Names()))
+			_, err = printRows(con, term.Human, []term.Column[*ai.Preset]{
+				{Head: "NAME", Cell: func(p *ai.Preset) string { return p.Name }},
+				{Head: "COMMAND", Cell: func(p *ai.Preset) string { return p.Argv[0] }},
+				{Head: "TESTED WITH", Cell: func(p *ai.Preset) string { return cmp.Or(p.Tested, "-") }},
+				{Head: "RULES", Value: func(p *ai.Preset) any { return len(p.Rules) }},
+			}, term.Each(list))
 			return err
 		},
 	}
@@ -100,18 +104,13 @@ func newAgentsShowCommand(con *console) *cobra.Command {
 	return &cobra.Command{
 		Use: "show <agent>", Short: "Print an agent preset as YAML", Args: exactly("agent"), ValidArgsFunction: completePreset,
 		RunE: func(_ *cobra.Command, args []string) error {
-			p, err := presetNamed(args[0])
+			list, err := presets(args...)
 			if err != nil {
 				return err
 			}
-			var b bytes.Buffer
-			enc := yaml.NewEncoder(&b)
+			enc := yaml.NewEncoder(con.text())
 			enc.SetIndent(2)
-			if err := enc.Encode(map[string]*ai.Preset{p.Name: p}); err != nil {
-				return err
-			}
-			_, err = con.text().Write(b.Bytes())
-			return err
+			return enc.Encode(map[string]*ai.Preset{list[0].Name: list[0]})
 		},
 	}
 }
@@ -128,53 +127,40 @@ version differs from the tested ones, record some output and check it with 'prod
 The exit code is 1 if the named CLI, or every CLI, is missing.`,
 		Args: atMost(1), ValidArgsFunction: completePreset,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := userPresets()
+			list, err := presets(args...)
 			if err != nil {
 				return err
 			}
-			names := set.Names()
-			if len(args) > 0 {
-				if _, err := set.Find(args[0]); err != nil {
-					return refusef("%w", err)
-				}
-				names = args
-			}
-			list := installedCLIs(cmd.Context(), set, names)
+			clis := installedCLIs(cmd.Context(), list)
 			_, err = printRows(con, term.Human, []term.Column[installedCLI]{
-				{Head: "NAME", Cell: func(c installedCLI) string { return c.preset.Name }},
-				{Head: "PROGRAM", Cell: func(c installedCLI) string {
-					return cmp.Or(c.path,
-						"not found: "+c.preset.Argv[0])
-				}},
+				{Head: "NAME", Cell: func(c installedCLI) string { return c.Name }},
+				{Head: "PROGRAM", Cell: func(c installedCLI) string { return cmp.Or(c.path, "not found: "+c.Argv[0]) }},
 				{Head: "VERSION", Cell: func(c installedCLI) string { return cmp.Or(c.version, "-") }},
-				{Head: "TESTED WITH", Cell: func(c installedCLI) string { return cmp.Or(c.preset.Tested, "-") }},
-				{Head: "PROMPT", Cell: func(c installedCLI) string { return c.preset.Prompt.String() }},
-			}, term.Each(list))
-			if err != nil {
-				return err
+				{Head: "TESTED WITH", Cell: func(c installedCLI) string { return cmp.Or(c.Tested, "-") }},
+				{Head: "PROMPT", Cell: func(c installedCLI) string { return c.Prompt.String() }},
+			}, term.Each(clis))
+			if err == nil && !slices.ContainsFunc(clis, func(c installedCLI) bool { return c.path != "" }) {
+				err = status(exitFailed)
 			}
-			if !slices.ContainsFunc(list, func(c installedCLI) bool { return c.path != "" }) {
-				return status(exitFailed)
-			}
-			return nil
+			return err
 		},
 	}
 }
 
 // installedCLI is a CLI as it is on this machine. Without a path it is not there.
 type installedCLI struct {
-	preset        *ai.Preset
+	*ai.Preset
 	path, version string
 }
 
 // installedCLIs finds the CLIs of presets, and asks all of them at once for their versions.
-func installedCLIs(ctx context.Context, set ai.Set, names []string) []installedCLI {
-	list := make([]installedCLI, len(names))
+func installedCLIs(ctx context.Context, list []*ai.Preset) []installedCLI {
+	clis := make([]installedCLI, len(list))
 	var asked sync.WaitGroup
-	for i, name := range names {
-		c := &list[i]
-		c.preset = set[name]
-		path, err := exec.LookPath(c.preset.Argv[0])
+	for i, p := range list {
+		c := &clis[i]
+		c.Preset = p
+		path, err := exec.LookPath(p.Argv[0])
 		if err != nil {
 			continue
 		}
@@ -182,7 +168,7 @@ func installedCLIs(ctx context.Context, set ai.Set, names []string) []installedC
 		asked.Go(func() { c.version = versionOf(ctx, path, versionPatience) })
 	}
 	asked.Wait()
-	return list
+	return clis
 }
 
 // versionPatience is how long a CLI may take to say its version. The slowest needs five seconds on a slow machine.
@@ -234,7 +220,7 @@ stderr and exit (negative for a signal). With the key want (an outcome or a list
 1 if the outcome differs.`,
 		Example: "  prodigy agents test out.jsonl --use claude --exit 1\n  prodigy agents test recorded/*.json",
 		Args:    atLeastOne("file"),
-		RunE:    func(_ *cobra.Command, args []string) error { return runAgentsTest(con, o, args) },
+		RunE:    func(_ *cobra.Command, args []string) error { return o.run(con, args) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.use, "use", "", "`preset` to use (default: the file's cli key)")
@@ -249,55 +235,44 @@ stderr and exit (negative for a signal). With the key want (an outcome or a list
 	return cmd
 }
 
-// runAgentsTest judges all files before it prints anything, so that a file that cannot be read is an error alone. It
-// exits with 1 if a file wants another outcome than it gets.
-func runAgentsTest(con *console, o agentsTestOptions, files []string) error {
+// run judges all files before it prints anything, so that a file that cannot be read is an error alone. It exits with 1
+// if a file wants another outcome than it gets.
+func (o agentsTestOptions) run(con *console, files []string) error {
 	set, err := userPresets()
 	if err != nil {
 		return err
 	}
-	all := make([]ai.Judgement, 0, len(files))
-	wrong := 0
-	for _, file := range files {
-		v, err := o.test(set, file)
-		if err != nil {
+	all := make([]ai.Judgement, len(files))
+	for i, file := range files {
+		if all[i], err = o.test(set, file); err != nil {
 			return err
 		}
-		if v.Wrong() {
-			wrong++
-		}
-		all = append(all, v)
 	}
 	if o.format == term.JSON {
 		err = term.PrintJSON(con.out, all)
 	} else {
-		printVerdicts(con, all)
+		printVerdicts(con.lines(), all)
 	}
-	if err == nil && wrong > 0 {
+	if err == nil && slices.ContainsFunc(all, ai.Judgement.Wrong) {
 		err = status(exitFailed)
 	}
 	return err
 }
 
 // printVerdicts prints the outcome of each recording, the rule that gave it, and for a spent plan when that resets.
-func printVerdicts(con *console, all []ai.Judgement) {
+func printVerdicts(l term.Lines, all []ai.Judgement) {
 	for _, v := range all {
 		rule := "no rule of " + v.Agent + " fits"
 		if v.Rule != "" {
 			rule = "rule " + v.Rule + " of " + v.Agent
 		}
-		says := v.Message
-		if says == "" {
-			says, _, _ = strings.Cut(v.Text, "\n")
-		}
-		con.lines().Printf("%s: %s, %s: %s", term.Visible(v.File), v.Outcome, term.Visible(rule),
-			term.Visible(says))
+		says, _, _ := strings.Cut(v.Text, "\n")
+		l.Print(term.Visible(fmt.Sprintf("%s: %s, %s: %s", v.File, v.Outcome, rule, cmp.Or(v.Message, says))))
 		if v.ResetAt != nil {
-			con.lines().Printf("  resets at %s (from a %s) %s", v.ResetAt.UTC().Format(time.RFC3339),
-				v.ResetBy, term.Visible(v.Scope))
+			l.Printf("  resets at %s (from a %s) %s", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy, term.Visible(v.Scope))
 		}
 		if v.Wrong() {
-			con.lines().Printf("  wanted: %v", v.Want)
+			l.Printf("  wanted: %v", v.Want)
 		}
 	}
 }
@@ -318,12 +293,12 @@ func (o agentsTestOptions) test(set ai.Set, file string) (ai.Judgement, error) {
 	}
 	end := ai.End{Signal: o.signal, Now: time.Now(), AllowDenied: o.allowDenied, AllowEmpty: o.allowEmpty}
 	j, err := set.Judge(r, o.use, end)
-	if errors.Is(err, ai.ErrUnnamed) {
-		return j, usagef("%s: %w Name it with --use", file, err)
-	}
-	if err != nil {
-		return j, refusef("%s: %w", file, err)
-	}
 	j.File = file
-	return j, nil
+	switch {
+	case errors.Is(err, ai.ErrUnnamed):
+		err = usagef("%s: %w Name it with --use", file, err)
+	case err != nil:
+		err = refusef("%s: %w", file, err)
+	}
+	return j, err
 }
