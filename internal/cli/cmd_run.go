@@ -16,7 +16,6 @@ import (
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/term"
-	"prodigy/internal/workflow"
 )
 
 // runOptions are the flags of run. A plan and a simulation take them as well, as far as they have flags for them.
@@ -24,8 +23,6 @@ type runOptions struct {
 	jobOptions
 	settings settingOptions
 	path     string
-	// rest are further workflows, which run one after the other.
-	rest []string
 	// seed is the random seed of jitter. Zero means a random one.
 	seed uint64
 	// maxDelay caps the delays that have no cap of their own. Zero leaves that to the environment.
@@ -65,11 +62,10 @@ Exit codes:
 		Args:              atLeastOne("workflow"),
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.path, o.rest = args[0], args[1:]
 			if err := o.fleet.find(cmd); err != nil {
 				return err
 			}
-			return runAll(cmd.Context(), con, o)
+			return runAll(cmd.Context(), con, o, args)
 		},
 	}
 	o.add(cmd)
@@ -95,94 +91,34 @@ func (o runOptions) checkedAs() mapreduce.Config {
 	return c
 }
 
-// runAll runs the workflows one after the other, until one does not end with exit code 0.
-func runAll(ctx context.Context, con *console, o runOptions) error {
-	if len(o.rest) == 0 {
-		return runRun(ctx, con, o)
-	}
-	all, err := o.each(ctx)
-	if err != nil {
-		return err
+// runAll runs workflows one after the other, until one does not end with exit code 0. It looks for mistakes in all of
+// several ones first. A file that is missing may be made by the workflows before.
+func runAll(ctx context.Context, con *console, o runOptions, paths []string) error {
+	for i := range paths {
+		c := o.checkedAs()
+		c.InputMayCome = i > 0
+		if len(paths) > 1 {
+			if _, err := load(ctx, paths[i], c, o.settings, settings.ToPlan); err != nil {
+				return err
+			}
+		}
 	}
 	out, errs, secrets := con.out, con.err, con.secrets
-	for i, one := range all {
+	for i, path := range paths {
 		if i > 0 { // each job hides secrets of its own
 			con.close()
 			con.out, con.err, con.secrets = out, errs, secrets
 		}
-		if err := runRun(ctx, con, one); err != nil {
-			if !o.dryRun && i+1 < len(all) {
+		o.path = path
+		if err := runRun(ctx, con, o); err != nil {
+			if rest := paths[i+1:]; len(rest) > 0 {
 				con.say().Printf("not run, because %s exited with a non-zero code: %s",
-					term.Visible(one.path), term.Visible(strings.Join(o.rest[i:], " ")))
+					term.Visible(path), term.Visible(strings.Join(rest, " ")))
 			}
 			return err
 		}
 	}
 	return nil
-}
-
-// each returns the options for each of the workflows, after it has looked for mistakes in all of them. A file that is
-// missing may be made by the workflows before.
-func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
-	var all []runOptions
-	wanted := map[string]bool{} // parameters that a workflow has
-	stdin := ""
-	var err error
-	for i, path := range append([]string{o.path}, o.rest...) {
-		one := o
-		one.path, one.rest = path, nil
-		if one.settings.params, err = paramsFor(path, o.settings.params, wanted); err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-		c := o.checkedAs()
-		c.InputMayCome = i > 0
-		w, err := load(ctx, path, c, one.settings, settings.ToPlan)
-		if err != nil {
-			return nil, err
-		}
-		needed := o.fleet.forWorkflow(w.Workflow).stepsHere(w.Workflow)
-		if o.dryRun {
-			needed = noSteps
-		}
-		if _, err := findTools(w.Workflow, needed); err != nil {
-			return nil, err
-		}
-		if w.Map != nil && w.Map.Input.Stdin {
-			if stdin != "" {
-				return nil, refusef("%s and %s both read items from stdin, which can only be read once",
-					stdin, path)
-			}
-			stdin = path
-		}
-	}
-	for _, text := range o.settings.params {
-		if name, _, _ := strings.Cut(text, "="); !wanted[name] {
-			return nil, refusef("--param %s: no workflow has this parameter", name)
-		}
-	}
-	return all, nil
-}
-
-// paramsFor returns those of the values of --param that are for a workflow, and notes their names in wanted. A file
-// that is no workflow has all of them, so that the mistake is found where it is read.
-func paramsFor(path string, params []string, wanted map[string]bool) ([]string, error) {
-	source, err := os.ReadFile(path)
-	if err != nil {
-		return nil, refusef("%w", err)
-	}
-	w, err := workflow.Parse(path, source, workflow.ParseOptions{})
-	if err != nil {
-		return params, nil
-	}
-	var own []string
-	for _, text := range params {
-		name, _, _ := strings.Cut(text, "=")
-		if declared(w, name) {
-			own, wanted[name] = append(own, text), true
-		}
-	}
-	return own, nil
 }
 
 // runRun runs one workflow as a new job, or plans it with --dry-run.
