@@ -79,7 +79,7 @@ Exit codes:
 	cmd.Flags().Var(durationFlag(&o.waitMost), "wait-timeout",
 		"like --wait, but exit with 75 if it still runs after this long")
 	o.since.add(cmd)
-	o.addPrint(cmd, "print output in item order (implies --print; also with --group and --line-buffer)")
+	o.addPrint(cmd, "print output in item order (implies --print; also with --group)")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "same as plan")
 	return cmd
 }

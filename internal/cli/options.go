@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -290,10 +291,8 @@ func watcherCommand() []string {
 
 // echoOptions are the flags that show what the commands of items print.
 type echoOptions struct {
-	// usual is the mode that a command has without a flag.
-	usual term.EchoMode
-	// At most one of these is set.
-	group, lines, ungroup bool
+	// usual is the mode that a command has without a flag, and given that of the flag.
+	usual, given term.EchoMode
 	// tag begins each line with the item.
 	tag bool
 }
@@ -301,50 +300,41 @@ type echoOptions struct {
 // add gives cmd the flags. usual is the mode that it has without them.
 func (o *echoOptions) add(cmd *cobra.Command, usual term.EchoMode) {
 	o.usual = usual
-	f := cmd.Flags()
-	f.BoolVar(&o.group, string(term.Grouped), false,
-		"print each item's output when it finishes: stdout, then stderr"+ifUsual(usual == term.Grouped))
-	f.BoolVar(&o.lines, string(term.LineByLine), false, "print each line as soon as it is complete")
-	f.BoolVarP(&o.ungroup, string(term.AtOnce), "u", false, "print output as it arrives, unbuffered")
-	f.BoolVar(&o.tag, "tag", false, "prefix each line with the item and a tab")
-}
-
-// ifUsual marks the mode that a command has without a flag.
-func ifUsual(is bool) string {
-	if is {
-		return " (default)"
+	isUsual := ""
+	if usual == term.Grouped {
+		isUsual = " (default)"
 	}
-	return ""
+	f := cmd.Flags()
+	for _, m := range []struct {
+		mode             term.EchoMode
+		shorthand, usage string
+	}{
+		{term.Grouped, "", "print each item's output when it finishes: stdout, then stderr" + isUsual},
+		{term.LineByLine, "", "print each line as soon as it is complete"},
+		{term.AtOnce, "u", "print output as it arrives, unbuffered"},
+	} {
+		f.BoolFuncP(string(m.mode), m.shorthand, m.usage, func(string) error {
+			o.given = m.mode
+			return nil
+		})
+	}
+	cmd.MarkFlagsMutuallyExclusive(string(term.Grouped), string(term.LineByLine), string(term.AtOnce))
+	f.BoolVar(&o.tag, "tag", false, "prefix each line with the item and a tab")
 }
 
 // mode returns the mode that the flags ask for.
 func (o echoOptions) mode() term.EchoMode {
-	switch {
-	case o.ungroup:
-		return term.AtOnce
-	case o.lines:
-		return term.LineByLine
-	case o.group || o.tag:
+	if o.given == "" && o.tag {
 		return term.Grouped
 	}
-	return o.usual
+	return cmp.Or(o.given, o.usual)
 }
 
 // checkEcho returns what is wrong with the flags that show what items print, together with others.
 func (o jobOptions) checkEcho() error {
-	modes := 0
-	for _, given := range []bool{o.echo.group, o.echo.lines, o.echo.ungroup} {
-		if given {
-			modes++
-		}
-	}
 	switch {
-	case modes > 1:
-		return usagef("--group, --line-buffer and --ungroup cannot be used together")
-	case o.echo.tag && o.echo.ungroup:
-		return usagef("--tag cannot be used with --ungroup")
-	case o.keepOrder && o.echo.ungroup:
-		return usagef("--keep-order cannot be used with --ungroup")
+	case (o.echo.tag || o.keepOrder) && o.echo.given == term.AtOnce:
+		return usagef("--tag and --keep-order cannot be used with --ungroup")
 	case o.echo.mode() != "" && (o.print || o.format == term.JSON):
 		return usagef("--group, --line-buffer, --ungroup and --tag cannot be used with --print or --json")
 	}

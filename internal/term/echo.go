@@ -38,8 +38,11 @@ type Echo struct {
 	err   error
 }
 
-// NewEcho returns an echo that writes to stdout and stderr.
+// NewEcho returns an echo that writes to stdout and stderr. One in the order of the items groups what they print.
 func NewEcho(mode EchoMode, ordered bool, stdout, stderr io.Writer) *Echo {
+	if ordered {
+		mode = Grouped
+	}
 	outs := [2]io.Writer{stdout, stderr}
 	return &Echo{
 		mode: mode, Ordered: ordered, items: map[int]*itemEcho{}, ended: map[int]bool{},
@@ -113,15 +116,15 @@ func (s *echoStream) Write(p []byte) (int, error) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if s.e.err == nil && s.e.items[s.index] == s.item {
-		s.e.take(s.index, s.item, s.n, p)
+		s.e.take(s.item, s.n, p)
 	}
 	return len(p), nil
 }
 
 // take shows what an item prints, or keeps it.
-func (e *Echo) take(index int, it *itemEcho, n int, p []byte) {
+func (e *Echo) take(it *itemEcho, n int, p []byte) {
 	later := p
-	if e.mode != Grouped && (!e.Ordered || index == e.next) {
+	if e.mode != Grouped {
 		now := len(p)
 		if e.mode == LineByLine {
 			now = bytes.LastIndexByte(p, '\n') + 1
@@ -178,7 +181,7 @@ func (e *Echo) Printed(index int, output string) error {
 	if output != "" {
 		it := &itemEcho{}
 		e.items[index] = it
-		e.take(index, it, 0, []byte(output+"\n"))
+		e.take(it, 0, []byte(output+"\n"))
 	}
 	e.finished(index)
 	return e.err
@@ -219,21 +222,6 @@ func (e *Echo) finishInOrder(index int) error {
 	}
 	if len(e.ended) == 0 {
 		e.held.truncate(0)
-	}
-	return e.begin()
-}
-
-// begin shows what the item whose turn has come has printed so far.
-func (e *Echo) begin() error {
-	it := e.items[e.next]
-	if it == nil || e.mode == Grouped {
-		return nil
-	}
-	for n := range it.kept {
-		show := func(p []byte) error { return e.show(it, n, p) }
-		if err := it.kept[n].drainLines(e.mode == LineByLine, show); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package term
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -80,30 +79,6 @@ func (s *spool) read(part span, use func([]byte) error) error {
 func (s *spool) drain(use func([]byte) error) error {
 	err := s.read(span{0, s.size}, use)
 	s.truncate(0)
-	return err
-}
-
-// drainLines is drain without the beginning of an incomplete line, if whole is set.
-func (s *spool) drainLines(whole bool, use func([]byte) error) error {
-	var rest []byte
-	err := s.read(span{0, s.size}, func(p []byte) error {
-		end := len(p)
-		if whole {
-			end = bytes.LastIndexByte(p, '\n') + 1
-		}
-		if end > 0 {
-			if err := use(append(rest, p[:end]...)); err != nil {
-				return err
-			}
-			rest = nil
-		}
-		rest = append(rest, p[end:]...)
-		return nil
-	})
-	s.truncate(0)
-	if err == nil {
-		_, err = s.Write(rest)
-	}
 	return err
 }
 
