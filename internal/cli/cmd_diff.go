@@ -43,11 +43,9 @@ added and removed items. The second job defaults to the latest.
 Items are matched by id if the jobs have a key, otherwise by their data. With --exit-code, exits
 with 3 if an item fails that succeeded before.`,
 		Example:           "  prodigy diff mapreduce-20261120-1615\n  prodigy diff mapreduce-20261120-1615 latest --output markdown",
-		Args:              oneOrTwoJobs,
-		ValidArgsFunction: completeTwoJobs,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return runDiff(con, o, append(args, "latest")[:2])
-		},
+		Args:              afterJob("before"),
+		ValidArgsFunction: completeJobs,
+		RunE:              func(_ *cobra.Command, args []string) error { return o.run(con, append(args, "latest")[:2]) },
 	}
 	addFormat(cmd, &o.format, term.JSON, asMarkdown)
 	formerly(cmd, map[string]string{"all": "full"})
@@ -56,25 +54,9 @@ with 3 if an item fails that succeeded before.`,
 	return cmd
 }
 
-// oneOrTwoJobs requires the earlier job, and allows the later one.
-func oneOrTwoJobs(_ *cobra.Command, args []string) error {
-	if len(args) < 1 || len(args) > 2 {
-		return usagef("<before> is required: the earlier job, optionally followed by a later one (default: latest)")
-	}
-	return nil
-}
-
-// completeTwoJobs completes both arguments to a job.
-func completeTwoJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 1 {
-		return nil, noMore
-	}
-	return completeJobs(cmd, args, word)
-}
-
-// runDiff prints the difference of two jobs. Jobs that cannot be compared, such as one without items, are a usage
+// run prints the difference of two jobs. Jobs that cannot be compared, such as one without items, are a usage
 // error.
-func runDiff(con *console, o diffOptions, names []string) error {
+func (o diffOptions) run(con *console, names []string) error {
 	var both [2]jobs.Job
 	for i, name := range names {
 		var err error
@@ -93,11 +75,10 @@ func runDiff(con *console, o diffOptions, names []string) error {
 		return err
 	}
 	con.hideSecretsOf(both[1])
-	switch o.format {
-	case term.JSON:
+	if o.format == term.JSON {
 		err = term.PrintJSON(con.out, d)
-	default:
-		err = o.print(con, both, d)
+	} else {
+		err = unlessClosed(o.print(con, both, d))
 	}
 	if err == nil && o.check && len(d.Failing) > 0 {
 		err = status(exitLeft)
@@ -128,57 +109,49 @@ func listsOf(both [2]jobs.Job, d reuse.Diff) []diffList {
 // diffShown is how many items of a list are printed.
 const diffShown = 10
 
-// print prints the counts, and then the first items of each list, as text or as Markdown.
+// print prints the counts, and then the first items of each list, as text or as Markdown. The labels of the items hide
+// the secrets of the later job.
 func (o diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error {
 	var b strings.Builder
-	markdown := o.format == asMarkdown
-	if markdown {
+	lists := listsOf(both, d)
+	begin, item, inMarkdown := "%s:\n", "  %s\n", strings.NewReplacer()
+	if o.format == asMarkdown {
 		fmt.Fprintf(&b, "### prodigy diff %s %s\n\n| items | |\n| ---: | --- |\n", d.Before, d.After)
-		for _, l := range listsOf(both, d) {
+		for _, l := range lists {
 			fmt.Fprintf(&b, "| %d | %s |\n", len(l.items), l.name)
 		}
 		fmt.Fprintf(&b, "| %d | the same |\n", d.Same)
+		begin, item = "\n**%s**\n\n", "- %s\n"
+		var escapes []string
+		for mark := range strings.SplitSeq("\\`*_{}[]<>()#+-.!|~&", "") {
+			escapes = append(escapes, mark, "\\"+mark)
+		}
+		inMarkdown = strings.NewReplacer(escapes...)
 	} else {
-		var counts []string
-		for _, l := range listsOf(both, d) {
+		for _, l := range lists {
 			if len(l.items) > 0 {
-				counts = append(counts, fmt.Sprintf("%d %s", len(l.items), l.name))
+				fmt.Fprintf(&b, "%d %s, ", len(l.items), l.name)
 			}
 		}
-		fmt.Fprintf(&b, "%s\n", strings.Join(append(counts, fmt.Sprintf("%d the same", d.Same)), ", "))
+		fmt.Fprintf(&b, "%d the same\n", d.Same)
 	}
-	for _, l := range listsOf(both, d) {
+	for _, l := range lists {
 		if len(l.items) == 0 {
 			continue
 		}
-		o.printList(con, &b, l, markdown)
+		fmt.Fprintf(&b, begin, l.name)
+		names := con.labelsOfRun(l.job, recordedOrNil(l.job))
+		for i, d := range l.items {
+			if i == diffShown && !o.all {
+				fmt.Fprintf(&b, item, fmt.Sprintf("and %d more (use --full)", len(l.items)-i))
+				break
+			}
+			line := term.Visible(d.ItemID) + inBrackets(names.Label(d.Index)) + diffDetail(l, d)
+			fmt.Fprintf(&b, item, inMarkdown.Replace(line))
+		}
 	}
 	_, err := io.WriteString(con.text(), b.String())
-	return unlessClosed(err)
-}
-
-// printList prints one list with its heading. Its labels hide the secrets of the later job.
-func (o diffOptions) printList(con *console, b *strings.Builder, l diffList, markdown bool) {
-	names := con.labelsOfRun(l.job, recordedOrNil(l.job))
-	begin, item := "%s:\n", "  %s\n"
-	if markdown {
-		begin, item = "\n**%s**\n\n", "- %s\n"
-	}
-	fmt.Fprintf(b, begin, l.name)
-	shown := l.items
-	if !o.all && len(shown) > diffShown {
-		shown = shown[:diffShown]
-	}
-	for _, d := range shown {
-		line := term.Visible(d.ItemID) + inBrackets(names.Label(d.Index)) + diffDetail(l, d)
-		if markdown {
-			line = inMarkdown(line)
-		}
-		fmt.Fprintf(b, item, line)
-	}
-	if more := len(l.items) - len(shown); more > 0 {
-		fmt.Fprintf(b, item, fmt.Sprintf("and %d more (use --full)", more))
-	}
+	return err
 }
 
 // diffDetail returns what is to be known of an item: the failure, the times.
@@ -203,15 +176,3 @@ func diffDetail(l diffList, d reuse.ItemDiff) string {
 
 // diffWidth is how many characters of an error stand behind an item.
 const diffWidth = 100
-
-// inMarkdown returns a text in which nothing is a mark of Markdown.
-func inMarkdown(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if strings.ContainsRune("\\`*_{}[]<>()#+-.!|~&", r) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}

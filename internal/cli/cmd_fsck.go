@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -72,22 +75,20 @@ func printFsck(l term.Lines, r job.Examination) {
 	}
 	l.Printf("job %s is %s", r.JobID, word)
 	for _, f := range r.Files {
-		switch {
-		case len(f.Problems) > 0 && f.Good > 0:
-			l.Printf("%s: damaged, %s good", term.Visible(f.Path), check.Counted(f.Good, "line"))
-		case len(f.Problems) > 0:
-			l.Printf("%s: damaged", term.Visible(f.Path))
-		case f.Good > 0:
-			l.Printf("%s: %s good", term.Visible(f.Path), check.Counted(f.Good, "line"))
-		default:
-			l.Printf("%s: good", term.Visible(f.Path))
+		var words []string
+		if len(f.Problems) > 0 {
+			words = append(words, "damaged")
 		}
+		if f.Good > 0 {
+			words = append(words, check.Counted(f.Good, "line")+" good")
+		}
+		l.Printf("%s: %s", term.Visible(f.Path), cmp.Or(strings.Join(words, ", "), "good"))
 		for _, p := range f.Problems {
+			line := ""
 			if p.Line > 0 {
-				l.Printf("  line %d: %s", p.Line, term.Visible(p.What))
-			} else {
-				l.Printf("  %s", term.Visible(p.What))
+				line = fmt.Sprintf("line %d: ", p.Line)
 			}
+			l.Printf("  %s%s", line, term.Visible(p.What))
 		}
 	}
 	for _, note := range r.Notes {

@@ -173,20 +173,16 @@ func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[web.Item, error] {
 		defer check.Quietly(store.Close)
 		shown := itemsShown(job)
 		for c := store.Cursor(); c.More(); {
-			if !wanted(c.Index()) {
-				if err := c.Skip(); err != nil {
-					yield(web.Item{}, err)
-					return
-				}
+			var one web.Item
+			if wanted(c.Index()) {
+				var it items.Item
+				it, err = c.Next()
+				one = web.Item{ID: it.ID, Index: it.Index}
+				one.Label, one.Data = shown(it.ID, it.Shown())
+			} else if err = c.Skip(); err == nil {
 				continue
 			}
-			it, err := c.Next()
-			if err != nil {
-				yield(web.Item{}, err)
-				return
-			}
-			label, data := shown(it.ID, it.Shown())
-			if !yield(web.Item{ID: it.ID, Index: it.Index, Label: label, Data: data}, nil) {
+			if !yield(one, err) || err != nil {
 				return
 			}
 		}
