@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -133,23 +132,22 @@ func runJobs(con *console, o jobsOptions) error {
 	if len(all) == 0 {
 		con.say().Print(term.Visible(noJobs(home).Error()))
 	}
-	columns := jobColumns(con.look(), list, o.all, time.Now())
+	columns := jobColumns(list, o.all, time.Now())
 	if _, err := printRows(con, term.Human, columns, term.Each(list)); err != nil || len(all) <= o.limit {
 		return err
 	}
-	flag := ""
-	if o.all {
-		flag = " --all"
-	}
-	_, err = fmt.Fprintf(con.err, "… %d more: prodigy jobs%s --limit %d\n", len(all)-o.limit, flag, len(all))
-	return err
+	con.say().Printf("… %d more: use --limit %d", len(all)-o.limit, len(all))
+	return nil
 }
 
 // jobColumns returns the columns of the table. There is one for the cost only if a job in the list had AI agents.
-func jobColumns(k term.Look, list []jobStatus, dirs bool, now time.Time) []term.Column[jobStatus] {
+func jobColumns(list []jobStatus, dirs bool, now time.Time) []term.Column[jobStatus] {
 	columns := []term.Column[jobStatus]{
 		{Head: "JOB", Key: "job_id"},
-		{Head: "STATE", Cell: func(s jobStatus) string { return s.stateInList(k, now) }, Paint: func(s jobStatus) term.Colour { return stateColour(s.summary) }},
+		{
+			Head: "STATE", Cell: func(s jobStatus) string { return s.stateInList(now) },
+			Paint: func(s jobStatus) term.Colour { return stateColour(s.summary) },
+		},
 		{Head: "AGE", Cell: func(s jobStatus) string { return view.Rough(now.Sub(s.Started)) }, Drop: 2},
 		{
 			Head: "DURATION", Cell: func(s jobStatus) string { return s.DurationMS.String() },
@@ -171,12 +169,8 @@ func jobColumns(k term.Look, list []jobStatus, dirs bool, now time.Time) []term.
 	return columns
 }
 
-// stateInList returns the state with how long agents wait. On a narrow terminal it is shorter: the colour and the column of
-// failures say as much.
-func (s jobStatus) stateInList(k term.Look, now time.Time) string {
-	if k.IsNarrow() {
-		s.summary.Metrics = errorpolicy.Metrics{}
-	}
+// stateInList returns the state with how long agents wait.
+func (s jobStatus) stateInList(now time.Time) string {
 	state := s.summary.StateShown()
 	for _, q := range s.Quota {
 		if left := q.Until.Sub(now); left > 0 && s.State == jobs.Running {

@@ -224,8 +224,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now),
 		ToGo: j.ToGo(), Reused: j.Reused, Complete: j.Complete,
-		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label,
-			func(a view.Attempt) time.Duration { return a.Duration }),
+		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, now),
 		Breakers: append([]view.Breaker{}, j.Breakers()...), Groups: []failureGroup{}, recorded: recorded,
 	}
 	if j.Stragglers.Found > 0 {
@@ -243,7 +242,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 	if running {
 		d.Running, d.PerSecond, d.Slots, d.Workers, d.Await = j.Running(now), j.Rate(now), j.MaxParallel, j.Workers,
 			j.AwaitWorkers(now)
-		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
+		d.Agents = agentsShown(j.InFlight(), label, now)
 		d.Held = j.StartsHeld()
 		if e, ok := j.Remaining(now); ok {
 			d.Remaining = &remainingTime{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
@@ -274,11 +273,12 @@ func timesOf(j *view.Job) attemptTimes {
 	}
 }
 
-// agentsShown returns attempts as JSON has them. took measures one of them.
-func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
+// agentsShown returns attempts as JSON has them. Those without a duration still run.
+func agentsShown(list []view.Attempt, label func(index int) string, now time.Time) []agentShown {
 	shown := make([]agentShown, len(list))
 	for i, a := range list {
-		shown[i] = agentShown{Attempt: a, Label: label(a.Index), DurationMS: events.Millis(took(a))}
+		took := cmp.Or(a.Duration, now.Sub(a.Began))
+		shown[i] = agentShown{Attempt: a, Label: label(a.Index), DurationMS: events.Millis(took)}
 	}
 	return shown
 }
@@ -361,12 +361,6 @@ func (d details) printSteps(l term.Lines, j *view.Job) {
 // printSpent prints what AI agents have used.
 func (d details) printSpent(l term.Lines, j *view.Job) {
 	printSpent(l, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit())
-	for name, sum := range check.ByKey(j.Spent.Presets) {
-		if len(j.Spent.Presets) > 1 {
-			l.Printf("  %s: %s for %s%s", term.Visible(name), sum.CostText(),
-				check.Counted(sum.Agents, "agent"), term.Prefixed("; ", sum.TokensText()))
-		}
-	}
 }
 
 // printMerge prints how far the merge queue is.
@@ -419,14 +413,6 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 			l.Print(text)
 		}
 		return
-	}
-	if d.recorded != nil {
-		if rate := d.recorded.Rate(); rate != "" {
-			l.Printf("starts: at most %s", term.Visible(rate))
-		}
-		for _, text := range d.recorded.StepRates() {
-			l.Print(term.Visible(text))
-		}
 	}
 	g := view.Progress{Waits: d.recorded != nil && breakerWaits(d.recorded), Label: d.label}
 	running := g.RunningLines(j, now, cmp.Or(l.Width, 200), view.RunningShown+1)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -243,12 +242,19 @@ func (p *printer) print(r events.Record) {
 		}
 	case events.StepPrinted:
 		p.result(e.Phase, e.Output)
-	case events.StepSkipped:
-		p.stepSkipped(e)
-	case events.StepRetrying:
-		p.stepRetry(e)
-	case events.StepFailed:
-		p.stepFailed(e)
+	case events.StepSkipped: // those of items have their own places
+		if e.ItemID == "" {
+			p.say(r, events.Say(r).Line()+": "+term.Brief(e.When, 160))
+		}
+	case events.StepRetrying: // which live lines show
+		if e.ItemID == "" && !p.screen.Live {
+			p.say(r, fmt.Sprintf("%s: %s; retry in %s", events.Say(r).Clause(), view.CauseText(e.ErrorType, e.Error),
+				e.DelayMS))
+		}
+	case events.StepFailed: // the summary has the step that ended its phase
+		if e.ItemID == "" && e.Action != string(retry.Stop) {
+			p.say(r, fmt.Sprintf("step %s failed: %s; action %s", e.Step, view.CauseText(e.ErrorType, e.Error), e.Action))
+		}
 	case events.AgentFailed:
 		p.agentFailed(e)
 	case events.ErrorBatch:
@@ -406,25 +412,15 @@ func resumedWith(e events.JobResumed, earlier mapreduce.Earlier) string {
 	}
 	m := earlier.Metrics
 	failed, left := m.Failed+m.Rejected, len(e.Attached)
-	var parts []string
-	for _, c := range []struct {
-		n      int
-		what   string
-		always bool
-	}{
-		{e.Completed - failed - m.Skipped, "done", true},
-		{failed, "failed", false},
-		{m.Skipped, "skipped", false},
-		{left, "still running", false},
-		{e.InFlight - left, "interrupted, restarting", false},
-		{earlier.Unmerged, "waiting to merge", false},
-		{e.Waiting, "waiting to retry", false},
-		{e.Pending - e.Waiting - earlier.Unmerged, "remaining", true},
-	} {
-		if c.n > 0 || c.always {
-			parts = append(parts, fmt.Sprintf("%d %s", max(c.n, 0), c.what))
-		}
-	}
+	parts := append([]string{fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0))}, tallies{
+		{failed, "failed"},
+		{m.Skipped, "skipped"},
+		{left, "still running"},
+		{e.InFlight - left, "interrupted, restarting"},
+		{earlier.Unmerged, "waiting to merge"},
+		{e.Waiting, "waiting to retry"},
+	}.words()...)
+	parts = append(parts, fmt.Sprintf("%d remaining", max(e.Pending-e.Waiting-earlier.Unmerged, 0)))
 	text := strings.Join(parts, ", ")
 	if e.StepsDone > 0 {
 		text += "; " + steps
@@ -451,34 +447,6 @@ func (p *printer) result(phase, output string) {
 	}
 	p.screen.Clear()
 	_, _ = fmt.Fprintln(p.results, output)
-}
-
-// stepSkipped prints a skipped step outside the map phase.
-func (p *printer) stepSkipped(e events.StepSkipped) {
-	if e.ItemID == "" {
-		p.log(events.Plain, "step %s skipped: %s", term.Visible(e.Step), term.Brief(e.When, 160))
-	}
-}
-
-// stepRetry prints the retry of a step outside the map phase, unless the live lines show it. Those of items are
-// counted: in the live lines, in the line about the progress, and in the summary.
-func (p *printer) stepRetry(e events.StepRetrying) {
-	if e.ItemID != "" || p.screen.Live {
-		return
-	}
-	p.log(events.Odd, "step %s: attempt %d failed: %s; retry in %s", term.Visible(e.Step), e.Attempt,
-		view.CauseText(e.ErrorType, e.Error), e.DelayMS)
-}
-
-// stepFailed prints a failed step outside the map phase that does not end its phase. The summary has the step that
-// ended it, and AgentFailed the failures of items.
-func (p *printer) stepFailed(e events.StepFailed) {
-	if e.ItemID != "" || e.Action == string(retry.Stop) {
-		return
-	}
-	then := map[string]string{string(retry.Continue): "continuing", "fallback": "running its fallback"}[e.Action]
-	p.log(events.Odd, "step %s failed: %s; %s", term.Visible(e.Step), view.CauseText(e.ErrorType, e.Error),
-		cmp.Or(then, "running its "+e.Action))
 }
 
 // agentFailed prints a failure as it happens, if the workflow collects errors so. Those that are retried are not
