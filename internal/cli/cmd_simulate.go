@@ -36,12 +36,12 @@ type simulateOptions struct {
 	// keep is the directory that the files of the job stay in. Empty removes them.
 	keep string
 
-	// These say how commands end by chance, and are parsed when the model is made. The rates are from 0 to 1.
-	failureRate float64
-	latency     string
-	conflicts   float64
-	cost        string
-	tokens      string
+	// These say how commands end by chance. The rates are from 0 to 1. Latency, cost and tokens are nil if they were not
+	// given; the latter two are also for outcomes of other sources that do not have them.
+	failureRate, conflicts float64
+	latency                *simulate.Distribution
+	cost                   *simulate.Costs
+	tokens                 *simulate.Counts
 
 	// outcomes is the path of a script.
 	outcomes string
@@ -94,10 +94,10 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
 	addMaxDelay(cmd, &o.maxDelay)
 	o.settings.add(cmd)
 	f.Var(shareFlag(&o.failureRate), "failure-rate", "probability that an item's command fails, such as 0.3 or 30%")
-	f.StringVar(&o.latency, "latency", "", "command duration: "+simulate.Distribution{}.Forms())
+	f.Var(textFlag(&o.latency), "latency", "command duration: "+simulate.Distribution{}.Forms())
 	f.Var(shareFlag(&o.conflicts), "conflict-rate", "probability of a merge conflict, such as 0.1 or 10%")
-	f.StringVar(&o.cost, "cost", "", "default cost of an AI agent: "+simulate.Costs{}.Forms())
-	f.StringVar(&o.tokens, "tokens", "",
+	f.Var(textFlag(&o.cost), "cost", "default cost of an AI agent: "+simulate.Costs{}.Forms())
+	f.Var(textFlag(&o.tokens), "tokens",
 		"default tokens per AI agent: "+simulate.Counts{}.Forms())
 	f.StringVar(&o.outcomes, "outcomes", "", "read scripted outcomes from this file")
 	_ = cmd.MarkFlagFilename("outcomes", "yml", "yaml")
@@ -162,7 +162,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 	if err != nil {
 		return job, nil, err
 	}
-	home, cleanup, err := o.home(t.home)
+	home, cleanup, err := o.home()
 	if err != nil {
 		return job, nil, err
 	}
@@ -246,14 +246,11 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	if e.Reason != "" {
 		line("reason: %s", term.Visible(e.Reason))
 	}
-	if errors.Is(e.Cause, fs.ErrNotExist) || strings.HasPrefix(e.Reason, "select items: ") && e.workflow.Setup != nil {
-		line("if setup creates the input, pass a sample with --items")
-	}
 	for _, text := range t.Words(e.workflow.Workspace.Isolated()) {
 		line("%s", text)
 	}
 	printSpent(l, e.Spent, e.limit())
-	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == "" {
+	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == nil {
 		line("no agent costs given: use --cost '$0.05', or cost in the outcomes file")
 	}
 	line("seed %d, simulated in %s; no command was run", o.seed, duration.Format(took.Round(time.Millisecond)))
@@ -265,23 +262,10 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 // model returns how commands end.
 func (o simulateOptions) model(begin time.Time) (simulate.Model, error) {
 	m, err := o.outcomeModel(begin)
-	if err != nil || o.cost == "" && o.tokens == "" {
+	if err != nil || o.cost == nil && o.tokens == nil {
 		return m, err
 	}
-	with := simulate.WithUse{Model: m, Seed: o.seed}
-	if o.cost != "" {
-		with.Cost = new(simulate.Costs)
-		if err := with.Cost.ReadText(o.cost); err != nil {
-			return nil, usagef("--cost %w", err)
-		}
-	}
-	if o.tokens != "" {
-		with.Tokens = new(simulate.Counts)
-		if err := with.Tokens.ReadText(o.tokens); err != nil {
-			return nil, usagef("--tokens %w", err)
-		}
-	}
-	return with, nil
+	return simulate.WithUse{Model: m, Seed: o.seed, Cost: o.cost, Tokens: o.tokens}, nil
 }
 
 // outcomeModel returns how commands end by a script, by the log of a job, or by chance.
@@ -299,10 +283,8 @@ func (o simulateOptions) outcomeModel(begin time.Time) (simulate.Model, error) {
 		return o.logModel()
 	}
 	chance := simulate.Chance{Seed: o.seed, FailureRate: o.failureRate, ConflictRate: o.conflicts}
-	if o.latency != "" {
-		if err := chance.Latency.ReadText(o.latency); err != nil {
-			return nil, usagef("--latency %w", err)
-		}
+	if o.latency != nil {
+		chance.Latency = *o.latency
 	}
 	return chance, nil
 }
@@ -335,7 +317,7 @@ func (o simulateOptions) logModel() (simulate.Model, error) {
 const simulatedMark = "simulated"
 
 // home returns the home of the simulated job: the directory that is to be kept, or one that cleanup removes.
-func (o simulateOptions) home(real jobs.Home) (home jobs.Home, cleanup func(), err error) {
+func (o simulateOptions) home() (home jobs.Home, cleanup func(), err error) {
 	if o.keep == "" {
 		dir, err := os.MkdirTemp("", "prodigy-simulate-")
 		return jobs.Home{Root: dir}, func() { _ = os.RemoveAll(dir) }, err
@@ -344,20 +326,16 @@ func (o simulateOptions) home(real jobs.Home) (home jobs.Home, cleanup func(), e
 	if err != nil {
 		return jobs.Home{}, nil, err
 	}
-	if dir == filepath.Clean(real.Root) {
-		return jobs.Home{}, nil, refusef("--keep %s: this is the job directory; choose another", o.keep)
-	}
-	if err := jobs.MakeDirs(dir); err != nil {
-		return jobs.Home{}, nil, refusef("--keep: %w", err)
-	}
 	mark := filepath.Join(dir, simulatedMark)
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return jobs.Home{}, nil, refusef("--keep: %w", err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = jobs.MakeDirs(dir)
+	case err == nil && len(entries) > 0 && !isFile(mark):
+		err = errors.New("directory is not empty; use an empty one, or one created by simulate")
 	}
-	if _, err := os.Stat(mark); len(entries) > 0 && err != nil {
-		return jobs.Home{}, nil, refusef("--keep %s: directory is not empty; use an empty one, or one created "+
-			"by simulate", o.keep)
+	if err != nil {
+		return jobs.Home{}, nil, refusef("--keep %s: %w", o.keep, err)
 	}
 	err = os.WriteFile(mark, []byte("The jobs in this directory were simulated: none of them has run.\n"), 0o600)
 	return jobs.Home{Root: dir}, func() {}, err

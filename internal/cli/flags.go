@@ -243,6 +243,18 @@ const (
 	numberType   = "number"
 )
 
+// textFlag is a flag for a value that reads itself, and that is nil without the flag.
+func textFlag[T any, P interface {
+	*T
+	ReadText(text string) error
+}](at **T) pflag.Value {
+	parse := func(text string) (*T, error) {
+		v := new(T)
+		return v, P(v).ReadText(text)
+	}
+	return value[*T]{at, "string", parse, shownNever[*T]}
+}
+
 // durationFlag is a flag that takes a duration as workflow files write it.
 func durationFlag(at *time.Duration) pflag.Value {
 	return value[time.Duration]{at, durationType, duration.Parse, shownUnlessZero(duration.Format)}

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -103,7 +102,7 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 	case CSV, TSV:
 		return t.separated(w)
 	}
-	p := newTable(w, t.Look)
+	p := &table{w: w, look: t.Look}
 	shown := slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[T]) bool { return c.Head == "" })
 	head := make([]string, len(shown))
 	for i, c := range shown {
@@ -113,7 +112,7 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 		}
 	}
 	slices.SortStableFunc(p.drop, func(a, b int) int { return shown[a].Drop - shown[b].Drop })
-	p.row(head)
+	p.rows = [][]string{head}
 	return func(v T) error {
 		cells := make([]string, len(shown))
 		var fields map[string]json.RawMessage // of v in JSON, when a column needs one
@@ -123,7 +122,7 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 				return err
 			}
 		}
-		p.row(cells)
+		p.rows = append(p.rows, cells)
 		return nil
 	}, p.flush
 }
@@ -284,11 +283,7 @@ func plainJSON(raw json.RawMessage) (string, error) {
 
 // Aligned prints lines of cells without headings, each column as wide as its widest cell.
 func Aligned(w io.Writer, lines [][]string) error {
-	t := newTable(w, Look{})
-	for _, cells := range lines {
-		t.row(cells)
-	}
-	return t.flush()
+	return (&table{w: w, rows: lines}).flush()
 }
 
 // Page prints names and values in two columns.
@@ -303,46 +298,24 @@ func Page(w io.Writer, pairs [][2]string) error {
 // table prints rows in columns, each as wide as its widest cell. On a terminal no row is wider than that: columns are
 // left out and cells cut, but never those of the first column, which are ids to copy.
 type table struct {
-	w       io.Writer
-	look    Look
-	drop    []int             // columns that may be left out, the first of them first
-	aligned *tabwriter.Writer // without a terminal
-	rows    [][]string        // for a terminal
-}
-
-func newTable(w io.Writer, k Look) *table {
-	t := &table{w: w, look: k}
-	if k.Width == 0 {
-		t.aligned = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	}
-	return t
-}
-
-// row adds a row, whose cells are visible text of one line.
-func (t *table) row(cells []string) {
-	if t.aligned == nil {
-		t.rows = append(t.rows, cells)
-		return
-	}
-	_, _ = io.WriteString(t.aligned, strings.Join(cells, "\t")+"\n") // it keeps it in memory
+	w    io.Writer
+	look Look
+	drop []int      // columns that may be left out, the first of them first
+	rows [][]string // cells of visible text of one line
 }
 
 // flush prints the rows.
 func (t *table) flush() error {
-	if t.aligned != nil {
-		return t.aligned.Flush()
+	if len(t.rows) == 0 {
+		return nil
 	}
-	columns := t.columns()
-	widths := t.fit(columns)
+	columns, widths := t.layout()
 	var b strings.Builder
 	for _, row := range t.rows {
 		var line strings.Builder
 		for i, c := range columns {
 			text := Cut(widths[i], row[c])
-			if i < len(columns)-1 {
-				text += strings.Repeat(" ", widths[i]-Width(text)+columnGap)
-			}
-			line.WriteString(text)
+			line.WriteString(text + strings.Repeat(" ", widths[i]-Width(text)+columnGap))
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
@@ -355,50 +328,37 @@ const (
 	columnFloor = 20 // columns, of a cell that is cut while a column can be left out instead
 )
 
-// columns returns the columns that are printed.
-func (t *table) columns() []int {
-	var columns []int
+// layout returns the columns that are printed, and how wide. Where they do not fit into the terminal, columns are left
+// out that may be, and then the widest ones are made narrower.
+func (t *table) layout() (columns, widths []int) {
 	for i := range t.rows[0] {
 		columns = append(columns, i)
 	}
-	for _, drop := range t.drop {
-		need := columnGap * (len(columns) - 1)
-		for i, width := range t.natural(columns) {
-			if i > 0 {
-				width = min(width, columnFloor)
+	left := 0
+	for _, drop := range append(t.drop, -1) {
+		widths, left = make([]int, len(columns)), t.look.Width-columnGap*(len(columns)-1)
+		spare := 0 // what cells can be made narrower by
+		for i, c := range columns {
+			for _, row := range t.rows {
+				widths[i] = max(widths[i], Width(row[c]))
 			}
-			need += width
+			left -= widths[i]
+			if i > 0 {
+				spare += max(widths[i]-columnFloor, 0)
+			}
 		}
-		if need <= t.look.Width {
+		if t.look.Width == 0 {
+			return columns, widths
+		}
+		if left+spare >= 0 {
 			break
 		}
 		columns = slices.DeleteFunc(columns, func(c int) bool { return c == drop })
 	}
-	return columns
-}
-
-// natural returns how wide the cells of columns are.
-func (t *table) natural(columns []int) []int {
-	widths := make([]int, len(columns))
-	for _, row := range t.rows {
-		for i, c := range columns {
-			widths[i] = max(widths[i], Width(row[c]))
-		}
-	}
-	return widths
-}
-
-// fit returns how wide the columns are printed: the widest ones are made narrower until all fit.
-func (t *table) fit(columns []int) []int {
-	widths := t.natural(columns)
-	left := t.look.Width - columnGap*(len(columns)-1)
-	for _, width := range widths {
-		left -= width
-	}
 	for ; left < 0; left++ {
 		widest := 0
-		for i := range widths {
-			if i > 0 && (widest == 0 || widths[i] >= widths[widest]) {
+		for i := 1; i < len(widths); i++ {
+			if widest == 0 || widths[i] >= widths[widest] {
 				widest = i
 			}
 		}
@@ -407,5 +367,5 @@ func (t *table) fit(columns []int) []int {
 		}
 		widths[widest]--
 	}
-	return widths
+	return columns, widths
 }
