@@ -66,7 +66,7 @@ type workerState struct {
 	credit, given  int64 // attempts of this round that it takes, and that it was given
 	slots          int   // that it has; none when it takes no more
 	queued         bool  // it is among the ready
-	unreachable    bool  // it was not connected in this round
+	told           bool  // Silent has named it
 	flights        map[int64]*flight
 }
 
@@ -213,9 +213,9 @@ func (d *Dispatcher) Update(w WorkerStatus, now time.Time) (over []int64, again 
 	s := d.worker(w.Instance, w.Node, now)
 	s.lastHeard = now
 	if w.Round > s.round {
-		s.round, s.credit, s.given, s.unreachable = w.Round, 0, 0, false
+		s.round, s.credit, s.given = w.Round, 0, 0
 	}
-	if w.Round == s.round && !s.unreachable {
+	if w.Round == s.round {
 		s.credit = max(s.credit, w.Credit)
 	}
 	d.setSlots(s, w.Slots)
@@ -295,24 +295,6 @@ func (d *Dispatcher) requeue(s *workerState, tokens []int64) {
 		delete(s.flights, token)
 	}
 	d.queue = append(tokens, d.queue...)
-}
-
-// Undelivered notes that assignments of a round could not be delivered, since their worker was not connected. It is
-// given no more before it offers to take some in another round.
-func (d *Dispatcher) Undelivered(instance string, round int64, tokens []int64) {
-	s := d.workers[instance]
-	if s == nil || s.round != round {
-		return
-	}
-	s.credit, s.unreachable = s.given, true
-	var back []int64
-	for _, token := range tokens {
-		if f := s.flights[token]; f != nil && f.round == round && !f.arrived {
-			f.times--
-			back = append(back, token)
-		}
-	}
-	d.requeue(s, back)
 }
 
 // replaced notes that what an instance had has been ended by the one after it.
@@ -451,29 +433,23 @@ func (d *Dispatcher) silentFor(s *workerState, now time.Time) time.Duration {
 
 // Silence is the silence of a worker that is not lost yet.
 type Silence struct {
-	Instance, Node string
-	For            time.Duration
-	Holds          int // attempts that it was given, and that are lost after the lease
+	Node  string
+	For   time.Duration
+	Holds int // attempts that it was given, and that are lost after the lease
 }
 
-// Silent returns the workers that have missed some beats, by their names.
+// Silent returns the workers that have missed some beats, by their names, each once until it is heard of again.
 func (d *Dispatcher) Silent(now time.Time) []Silence {
 	var silent []Silence
 	for _, s := range d.workers {
-		if ago := d.silentFor(s, now); ago > 0 && ago < d.Lease {
-			silent = append(silent, Silence{s.instance, s.node, ago, len(s.flights)})
+		ago := d.silentFor(s, now)
+		if ago > 0 && ago < d.Lease && !s.told {
+			silent = append(silent, Silence{s.node, ago, len(s.flights)})
 		}
+		s.told = ago > 0
 	}
-	slices.SortFunc(silent, func(a, b Silence) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Instance, b.Instance))
-	})
+	slices.SortFunc(silent, func(a, b Silence) int { return cmp.Compare(a.Node, b.Node) })
 	return silent
-}
-
-// IsHeard reports whether a worker takes part and is not silent.
-func (d *Dispatcher) IsHeard(instance string, now time.Time) bool {
-	s := d.workers[instance]
-	return s != nil && d.silentFor(s, now) == 0
 }
 
 // Lost returns the attempts of workers that have not been heard of for a lease, those whose reports only the broker

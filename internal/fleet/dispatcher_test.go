@@ -74,14 +74,6 @@ func TestWhatAWorkerNeverTookIsGivenToAnother(t *testing.T) {
 			_, again := d.Update(offer("a", 2, 0), at(often))
 			return again
 		}},
-		"it was not connected": {want: []string{"b:1"}, then: func(d *Dispatcher) bool {
-			d.Undelivered("a", 1, []int64{1})
-			return false
-		}},
-		"it was not connected in the round before": {then: func(d *Dispatcher) bool {
-			d.Undelivered("a", 0, []int64{1})
-			return false
-		}},
 		"it ends": {want: []string{"b:1"}, then: func(d *Dispatcher) bool {
 			w := offer("a", 2, 0)
 			w.Gone = true
@@ -416,17 +408,6 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				w.got++
 				w.holds[g.Token], w.running[g.Token] = true, true
 				ran[g.Token]++
-			},
-			"not connected": func(t *rapid.T) {
-				if len(way) == 0 {
-					t.Skip("nothing is on the way")
-				}
-				g := way[0]
-				way = way[1:]
-				if g.owner == owner {
-					d.Undelivered(g.Instance, g.Round, []int64{g.Token})
-					deal()
-				}
 			},
 			"end": func(t *rapid.T) {
 				who := name.Draw(t, "worker")

@@ -223,9 +223,6 @@ func (l *Ledger) Remember(instances []string) {
 
 func (l *Ledger) status(w WorkerStatus, now time.Time) {
 	b := l.box(w.Instance)
-	if w.Full {
-		clear(b.sent)
-	}
 	over, again := l.Update(w, now)
 	for _, token := range over {
 		if !l.reported[token] && !l.left[token] {
@@ -269,9 +266,7 @@ func (l *Ledger) SayAgain() {
 // box is what is to be sent to a worker.
 type box struct {
 	Letter
-	dirty   bool
-	numbers int
-	sent    map[int]delivery // tasks that may be on the way, by the number of their message
+	dirty bool
 }
 
 // Letter is what is to be sent to a worker at once.
@@ -281,16 +276,10 @@ type Letter struct {
 	Orders
 }
 
-// delivery are tasks that one message had.
-type delivery struct {
-	round  int64
-	tokens []int64
-}
-
 func (l *Ledger) box(instance string) *box {
 	b := l.boxes[instance]
 	if b == nil {
-		b = &box{sent: map[int]delivery{}}
+		b = &box{}
 		l.boxes[instance] = b
 	}
 	return b

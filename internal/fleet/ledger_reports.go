@@ -189,25 +189,3 @@ func (l *Ledger) Next() (Letter, bool) {
 	}
 	return Letter{}, false
 }
-
-// Sent notes that tasks are about to be sent in one message, and returns its number, for Undelivered. It returns 0 if
-// the worker has ended.
-func (l *Ledger) Sent(instance string, round int64, tokens []int64) int {
-	b := l.boxes[instance]
-	if b == nil {
-		return 0
-	}
-	b.numbers++
-	b.sent[b.numbers] = delivery{round, tokens}
-	return b.numbers
-}
-
-// Returned notes that a message did not reach its worker.
-func (l *Ledger) Returned(instance string, number int, now time.Time) {
-	if b := l.boxes[instance]; b != nil {
-		what := b.sent[number]
-		delete(b.sent, number)
-		l.Undelivered(instance, what.round, what.tokens)
-		l.dispatch(now)
-	}
-}

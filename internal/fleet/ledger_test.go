@@ -303,11 +303,6 @@ func (f *simFleet) deliver(w *simWorker, letter Letter) {
 		}
 	}
 	for round, tokens := range letter.Tasks {
-		number := f.l.Sent(w.name, round, tokens)
-		if w.dead { // nobody is connected
-			f.l.Returned(w.name, number, f.now)
-			continue
-		}
 		f.wire(w, func() { f.take(w, round, tokens) })
 	}
 	f.wire(w, func() { f.obey(w, letter) })

@@ -105,20 +105,20 @@ func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 	h := &admittingHost{}
 	c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
 	c.host = h
-	c.state.flights[1] = &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1}}, of: t.Context()}
-	call := func(method, from string, args agentArgs) (result agentResult) {
+	c.state.flights[1] = newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{Token: 1}})
+	call := func(method, from string, args callArgs) (result callResult) {
 		t.Helper()
 		r, err := c.invoke(fleet.Call{Method: method, Token: 1, From: from, Args: encoded(args)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, _ = r.(agentResult)
+		result, _ = r.(callResult)
 		return result
 	}
-	var starts []agentArgs
+	var starts []callArgs
 	for _, from := range []string{"a", "b", "b", "a"} {
-		r := call(callAdmitAgent, from, agentArgs{})
-		starts = append(starts, agentArgs{Ticket: r.Ticket})
+		r := call(callAdmitAgent, from, callArgs{})
+		starts = append(starts, callArgs{Agent: r.Agent})
 	}
 	call(callReportAgent, "a", starts[0])
 	call(callReleaseAgent, "b", starts[1])
@@ -130,7 +130,7 @@ func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 	call(callReportAgent, "b", starts[2])
 	call(callReleaseAgent, "b", starts[2])
 	before := starts[3] // a coordinator before may have given one with the same ID: nothing of it is open here
-	before.Ticket.Owner = "another"
+	before.Agent.Owner = "another"
 	call(callReportAgent, "a", before)
 	call(callReleaseAgent, "a", before)
 	call(callReportAgent, "a", starts[3])

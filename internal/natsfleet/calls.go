@@ -1,7 +1,6 @@
 package natsfleet
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -17,45 +16,36 @@ import (
 	"prodigy/internal/limit"
 )
 
-// The arguments and results of the methods of agent.Host that a worker passes on.
-type (
-	stepArgs struct {
-		Breaker agent.StepBreaker `json:"breaker"`
-		Ticket  limit.Ticket      `json:"ticket,omitzero"`
-		Success bool              `json:"success,omitempty"`
-	}
-	stepResult struct {
-		Ticket  limit.Ticket `json:"ticket,omitzero"`
-		Refusal string       `json:"refusal,omitempty"`
-	}
-	agentArgs struct {
-		Ask      agent.AgentAsk    `json:"ask,omitzero"`
-		Ticket   agent.AgentTicket `json:"ticket,omitzero"`
-		KeepSlot bool              `json:"keep_slot,omitempty"`
-		Failure  *agent.Failure    `json:"failure,omitempty"`
-		Use      ai.LimitUse       `json:"use,omitzero"`
-		Cost     limit.USD         `json:"cost,omitempty"`
-		Usage    []byte            `json:"usage,omitempty"` // a line of a log
-	}
-	agentResult struct {
-		Ticket  agent.AgentTicket `json:"ticket,omitzero"`
-		Refusal *agent.Failure    `json:"refusal,omitempty"`
-		Again   bool              `json:"again,omitempty"`
-		Over    bool              `json:"over,omitempty"`
-	}
-	turnArgs struct {
-		Turn     agent.StepTurn `json:"turn"`
-		KeepSlot bool           `json:"keep_slot,omitempty"`
-	}
-	unmaskedArgs struct {
-		Phase string `json:"phase"`
-		Step  int    `json:"step"`
-	}
-	unmaskedResult struct {
-		Printed agent.Printed `json:"printed"`
-		OK      bool          `json:"ok"`
-	}
-)
+// callArgs are the arguments of a call: each method has some of them.
+type callArgs struct {
+	Breaker  agent.StepBreaker `json:"breaker,omitzero"`
+	Step     limit.Ticket      `json:"step,omitzero"` // start of a step
+	Success  bool              `json:"success,omitempty"`
+	Turn     agent.StepTurn    `json:"turn,omitzero"`
+	KeepSlot bool              `json:"keep_slot,omitempty"`
+	Ask      agent.AgentAsk    `json:"ask,omitzero"`
+	Agent    agent.AgentTicket `json:"agent,omitzero"` // start of an AI agent
+	Failure  *agent.Failure    `json:"failure,omitempty"`
+	Use      ai.LimitUse       `json:"use,omitzero"`
+	Cost     limit.USD         `json:"cost,omitempty"`
+	Usage    []byte            `json:"usage,omitempty"` // a line of a log
+	Phase    string            `json:"phase,omitempty"`
+	Number   int               `json:"number,omitempty"` // of a step in the phase
+	Name     string            `json:"name,omitempty"`   // of something shared, or of a file
+	Want     []string          `json:"want,omitempty"`   // commits that the worker asks for
+	Have     []string          `json:"have,omitempty"`   // and some that it has
+}
+
+// callResult is what methods of agent.Host return: each has some of that.
+type callResult struct {
+	Step    limit.Ticket      `json:"step,omitzero"`
+	Refused string            `json:"refused,omitempty"`
+	Agent   agent.AgentTicket `json:"agent,omitzero"`
+	Refusal *agent.Failure    `json:"refusal,omitempty"`
+	Again   bool              `json:"again,omitempty"`
+	Over    bool              `json:"over,omitempty"`
+	Printed *agent.Printed    `json:"printed,omitempty"`
+}
 
 const (
 	callAdmitStep    = "admit_step"
@@ -106,46 +96,6 @@ const (
 	pendingAfter = 2 * time.Second // the worker is told to ask again
 	callKept     = 2 * time.Minute // for a repeated request
 )
-
-// callHandler answers calls of workers. f is the attempt that a call is about, or nil if it is not out.
-type callHandler func(c *coordinator, q fleet.Call, f *flight) (any, error)
-
-// handlers are the methods that workers call.
-var handlers = map[string]callHandler{
-	callAdmitStep:    stepCall,
-	callReportStep:   stepCall,
-	callReleaseStep:  stepCall,
-	callStepTurn:     handler((*coordinator).stepTurn),
-	callAdmitAgent:   handler((*coordinator).admitAgent),
-	callReportAgent:  agentCall,
-	callReleaseAgent: agentCall,
-	callAgentCost:    agentCall,
-	callRecordUsage:  handler((*coordinator).recordUsage),
-	callUnmasked:     handler((*coordinator).unmasked),
-	callPack:         handler((*coordinator).pack),
-	callShared:       handler((*coordinator).shared),
-	callSendAgain:    handler((*coordinator).sendAgain),
-}
-
-var (
-	stepCall  = handler((*coordinator).stepCalled)
-	agentCall = handler((*coordinator).agentCalled)
-)
-
-// handler returns the handler of a method with arguments of one type. Times in what agents have told are moved to the
-// clock of the coordinator.
-func handler[A any](do func(*coordinator, fleet.Call, *flight, A) (any, error)) callHandler {
-	return func(c *coordinator, q fleet.Call, f *flight) (any, error) {
-		var args A
-		if err := json.Unmarshal(q.Args, &args); err != nil {
-			return nil, err
-		}
-		if a, ok := any(&args).(*agentArgs); ok {
-			fleet.Shift(a, c.offset(q.From, nil))
-		}
-		return do(c, q, f, args)
-	}
-}
 
 // call answers a call of a worker. Repeated with the same id it has no second effect.
 func (c *coordinator) call(m *nats.Msg) {
@@ -228,13 +178,83 @@ var (
 	errNextRun = errors.New("the next run will answer")
 )
 
-// invoke calls the method of the host.
+// invoke makes the call of a worker. A start that is admitted is kept until the worker reports or releases it: then
+// nothing happens if the start was given back meanwhile, such as that of a worker that was taken for lost.
 func (c *coordinator) invoke(q fleet.Call) (any, error) {
 	if q.Method == callSecrets {
 		return c.c.Secrets, nil
 	}
-	if do := handlers[q.Method]; do != nil {
-		return do(c, q, c.flightOf(q.Token))
+	var a callArgs
+	if err := json.Unmarshal(q.Args, &a); err != nil {
+		return nil, err
+	}
+	fleet.Shift(&a, c.offset(q.From, nil))
+	f := c.flightOf(q.Token)
+	step, start := stepTicket(a.Breaker, a.Step), c.ours(a.Agent)
+	switch q.Method {
+	case callAdmitStep:
+		t, refused, err := c.host.AdmitStep(c.life, a.Breaker)
+		if err == nil && refused == "" {
+			c.keep(q.From, stepTicket(a.Breaker, t), func() { c.host.ReleaseStep(a.Breaker, t) })
+		}
+		return callResult{Step: t, Refused: refused}, err
+	case callReportStep:
+		if c.drops(q.From, step) {
+			c.host.ReportStep(a.Breaker, a.Step, a.Success)
+		}
+		return nil, nil
+	case callReleaseStep:
+		if c.drops(q.From, step) {
+			c.host.ReleaseStep(a.Breaker, a.Step)
+		}
+		return nil, nil
+	case callReleaseAgent:
+		if c.drops(q.From, agentTicket(start.ID)) {
+			c.host.ReleaseAgent(start)
+		}
+		return nil, nil
+	case callAgentCost:
+		return callResult{Over: c.host.AgentCost(start, a.Cost)}, nil
+	case callRecordUsage:
+		return nil, c.recordUsage(q, f, a)
+	case callShared:
+		return c.shared(a.Name)
+	case callSendAgain:
+		return nil, c.sendAgain(a.Name)
+	}
+	if f == nil {
+		return nil, errNotOut
+	}
+	switch q.Method {
+	case callStepTurn: // an attempt that ends meanwhile takes none
+		_, err := c.host.StepTurn(f.ctx, f.Attempt, a.Turn, a.KeepSlot)
+		return nil, err
+	case callAdmitAgent:
+		_, t, refusal, err := c.host.AdmitAgent(f.ctx, f.Attempt, a.Ask, a.KeepSlot)
+		if err != nil {
+			return nil, c.broke(f, err)
+		}
+		if refusal == nil {
+			c.keep(q.From, agentTicket(t.ID), func() { c.host.ReleaseAgent(t) })
+		}
+		t.Owner = c.owner
+		return callResult{Agent: t, Refusal: refusal}, nil
+	case callReportAgent:
+		if start.ID >= 0 && !c.drops(q.From, agentTicket(start.ID)) {
+			return nil, nil
+		}
+		again, err := c.host.ReportAgent(f.Attempt, start, a.Failure, a.Use)
+		if err != nil {
+			return nil, c.broke(f, err)
+		}
+		return callResult{Again: again}, nil
+	case callUnmasked: // secrets included: the answer is sealed for the worker
+		if p, ok := c.host.Unmasked(f.Attempt, a.Phase, a.Number); ok {
+			return callResult{Printed: &p}, nil
+		}
+		return callResult{}, nil
+	case callPack:
+		return c.pack(f.Attempt, a.Want, a.Have)
 	}
 	return nil, errors.New("unknown method " + q.Method)
 }
@@ -253,16 +273,6 @@ func (c *coordinator) flightOf(token int64) (f *flight) {
 	}
 	c.turn(func(s *jobState) { f = s.flights[token] })
 	return f
-}
-
-// contextOf returns a context that ends with an attempt, or nil if that is not out any more.
-func (c *coordinator) contextOf(f *flight) (ctx context.Context) {
-	c.turn(func(s *jobState) {
-		if f != nil && s.flights[f.Token] == f {
-			ctx = f.stopping().ctx
-		}
-	})
-	return ctx
 }
 
 // keep keeps a start of a worker, so that it is given back when the worker is lost.
@@ -288,41 +298,7 @@ func (c *coordinator) drops(instance, name string) (had bool) {
 // stepTicket returns the name of a start of a step, for keep and drops. A breaker that is closed gives many starts of
 // one name, which are counted each.
 func stepTicket(b agent.StepBreaker, t limit.Ticket) string {
-	return string(encoded(stepArgs{Breaker: b, Ticket: t}))
-}
-
-// stepCalled answers what is asked and said about the starts of a step. One that is admitted is kept until the worker
-// reports or releases it: then nothing happens if the start was given back meanwhile, such as that of a worker that was
-// taken for lost.
-func (c *coordinator) stepCalled(q fleet.Call, _ *flight, args stepArgs) (any, error) {
-	b, t := args.Breaker, args.Ticket
-	switch q.Method {
-	case callAdmitStep:
-		t, refusal, err := c.host.AdmitStep(c.life, b)
-		if err == nil && refusal == "" {
-			c.keep(q.From, stepTicket(b, t), func() { c.host.ReleaseStep(b, t) })
-		}
-		return stepResult{t, refusal}, err
-	case callReportStep:
-		if c.drops(q.From, stepTicket(b, t)) {
-			c.host.ReportStep(b, t, args.Success)
-		}
-	case callReleaseStep:
-		if c.drops(q.From, stepTicket(b, t)) {
-			c.host.ReleaseStep(b, t)
-		}
-	}
-	return nil, nil
-}
-
-// stepTurn waits for a turn of the rate of a step. An attempt that ends meanwhile takes none.
-func (c *coordinator) stepTurn(_ fleet.Call, f *flight, args turnArgs) (any, error) {
-	ctx := c.contextOf(f)
-	if ctx == nil {
-		return nil, errNotOut
-	}
-	_, err := c.host.StepTurn(ctx, f.Attempt, args.Turn, args.KeepSlot)
-	return nil, err
+	return string(encoded(callArgs{Breaker: b, Step: t}))
 }
 
 // agentTicket returns the name of a start of an AI agent, for keep and drops.
@@ -337,60 +313,12 @@ func (c *coordinator) ours(t agent.AgentTicket) agent.AgentTicket {
 	return t
 }
 
-// admitAgent waits until the job lets an AI agent begin, or refuses it. An error of the job ends the attempt, and
-// stops the run as the error says.
-func (c *coordinator) admitAgent(q fleet.Call, f *flight, args agentArgs) (any, error) {
-	ctx := c.contextOf(f)
-	if ctx == nil {
-		return nil, errNotOut
-	}
-	_, t, refusal, err := c.host.AdmitAgent(ctx, f.Attempt, args.Ask, args.KeepSlot)
-	if err != nil {
-		if ctx.Err() == nil {
-			c.broke(f, err)
-		}
-		return nil, overError{err}
-	}
-	if refusal == nil {
-		c.keep(q.From, agentTicket(t.ID), func() { c.host.ReleaseAgent(t) })
-	}
-	t.Owner = c.owner
-	return agentResult{Ticket: t, Refusal: refusal}, nil
-}
-
-// agentCalled answers what is asked and said about an AI agent that was admitted.
-func (c *coordinator) agentCalled(q fleet.Call, f *flight, args agentArgs) (any, error) {
-	t := c.ours(args.Ticket)
-	switch q.Method {
-	case callReportAgent:
-		if f == nil {
-			return nil, errNotOut
-		}
-		if t.Owner == c.owner && !c.drops(q.From, agentTicket(t.ID)) {
-			return nil, nil
-		}
-		again, err := c.host.ReportAgent(f.Attempt, t, args.Failure, args.Use)
-		if err != nil {
-			c.broke(f, err)
-			return nil, overError{err}
-		}
-		return agentResult{Again: again}, nil
-	case callReleaseAgent:
-		if c.drops(q.From, agentTicket(t.ID)) {
-			c.host.ReleaseAgent(t)
-		}
-	case callAgentCost:
-		return agentResult{Over: c.host.AgentCost(t, args.Cost)}, nil
-	}
-	return nil, nil
-}
-
 // recordUsage records what an agent has used, also one of an attempt that was given up: it has cost that.
-func (c *coordinator) recordUsage(q fleet.Call, f *flight, args agentArgs) (any, error) {
+func (c *coordinator) recordUsage(q fleet.Call, f *flight, args callArgs) error {
 	rec, err := events.Decode(args.Usage)
 	e, ok := rec.Event.(events.AgentUsage)
 	if err != nil || !ok {
-		return nil, err
+		return err
 	}
 	var a *agent.Attempt
 	left := false
@@ -407,26 +335,17 @@ func (c *coordinator) recordUsage(q fleet.Call, f *flight, args agentArgs) (any,
 	switch {
 	case a != nil:
 		e.ItemID, e.ItemIndex, e.Phase, e.AgentID, e.Attempt = a.ItemID, a.ItemIndex, "", a.ID, a.Number
-		c.host.RecordUsage(a, c.ours(args.Ticket), e)
-		return nil, nil
+		c.host.RecordUsage(a, c.ours(args.Agent), e)
+		return nil
 	case left: // to the next run, which is not said before this one ends
 		<-c.life.Done()
-		return nil, errNextRun
+		return errNextRun
 	}
-	return nil, errNotOut
-}
-
-// unmasked answers with what a step of a phase has printed, secrets included. The answer is sealed for the worker.
-func (c *coordinator) unmasked(_ fleet.Call, f *flight, args unmaskedArgs) (any, error) {
-	if f == nil {
-		return nil, errNotOut
-	}
-	p, ok := c.host.Unmasked(f.Attempt, args.Phase, args.Step)
-	return unmaskedResult{p, ok}, nil
+	return errNotOut
 }
 
 // shared returns what attempts have in common, by its name.
-func (c *coordinator) shared(_ fleet.Call, _ *flight, name string) (any, error) {
+func (c *coordinator) shared(name string) (any, error) {
 	var data []byte
 	c.turn(func(s *jobState) { data = s.shared.data[name] })
 	if data == nil {
@@ -435,7 +354,13 @@ func (c *coordinator) shared(_ fleet.Call, _ *flight, name string) (any, error) 
 	return json.RawMessage(data), nil
 }
 
-// broke has the attempt end with an error that is the job's.
-func (c *coordinator) broke(f *flight, err error) {
-	c.turn(func(*jobState) { f.stopping().broke = err })
+// broke has an attempt end with an error that is the job's, and stop the run as that says. It returns what the worker
+// is answered.
+func (c *coordinator) broke(f *flight, err error) error {
+	c.turn(func(*jobState) {
+		if f.ctx.Err() == nil {
+			f.broke = err
+		}
+	})
+	return overError{err}
 }

@@ -83,7 +83,7 @@ func TestTheCostOfAnAttemptThatWasGivenUpIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, q := range []fleet.Call{{From: "A-1", Token: 8}, {From: "B-1", Token: 7}, {From: "A-1", Token: 7}} {
-		q.Method, q.Args = callRecordUsage, encoded(agentArgs{Usage: line})
+		q.Method, q.Args = callRecordUsage, encoded(callArgs{Usage: line})
 		if _, err := c.invoke(q); (err == nil) != (q.From == "A-1" && q.Token == 7) {
 			t.Errorf("%s %d: %v", q.From, q.Token, err)
 		}

@@ -87,8 +87,8 @@ func TestTimesOfAWorkerAreMovedToTheClockOfTheCoordinator(t *testing.T) {
 		}
 		say(list[:2]...)
 		c.keep(instance, "agent 5", func() {})
-		q := fleet.Call{ID: instance, Method: callReportAgent, Token: a.Token, From: instance, Args: encoded(agentArgs{
-			Ticket: agent.AgentTicket{ID: 5, Owner: c.owner}, Failure: failure, Use: ai.LimitUse{Reset: at},
+		q := fleet.Call{ID: instance, Method: callReportAgent, Token: a.Token, From: instance, Args: encoded(callArgs{
+			Agent: agent.AgentTicket{ID: 5, Owner: c.owner}, Failure: failure, Use: ai.LimitUse{Reset: at},
 		})}
 		if _, err := c.invoke(q); err != nil {
 			t.Fatal(err)

@@ -35,29 +35,22 @@ const (
 // Isolate implements mapreduce.Fleet.
 func (c *coordinator) Isolate(k mapreduce.Clones) { c.clones = k }
 
-// packArgs are the commits that a worker asks for, and some that it has.
-type packArgs struct {
-	Want []string `json:"want"`
-	Have []string `json:"have"`
-}
-
 // pack returns objects for a worker that is to begin an attempt. It gets no commit but those that the attempt begins
 // at.
-func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (any, error) {
-	if c.clones == nil || f == nil {
+func (c *coordinator) pack(a *agent.Attempt, wanted, have []string) (any, error) {
+	if c.clones == nil {
 		return nil, errNotOut
 	}
 	var base string
 	c.turn(func(s *jobState) { base = s.shared.base })
-	a := f.Attempt
-	for _, want := range args.Want {
+	for _, want := range wanted {
 		if want == "" || want != base && want != a.Base && want != a.Resolve {
 			return nil, fmt.Errorf("%q is not a commit of the attempt", want)
 		}
 	}
 	c.slow.packing.Lock()
 	defer c.slow.packing.Unlock()
-	about := strings.Join(args.Want, " ") + "\x00" + strings.Join(args.Have, " ")
+	about := strings.Join(wanted, " ") + "\x00" + strings.Join(have, " ")
 	if p := c.slow.packs[about]; p != nil {
 		if is, err := c.sumOf(c.life, p.Object); err != nil || is != "" {
 			return p, err
@@ -66,7 +59,7 @@ func (c *coordinator) pack(_ fleet.Call, f *flight, args packArgs) (any, error) 
 	}
 	object := c.key + "/pack-" + newInstance()
 	p, err := c.keepPack(c.life, c.c.TempDir, object, smallAnswer,
-		func(to *os.File) error { return c.clones.Pack(c.life, args.Want, args.Have, to) })
+		func(to *os.File) error { return c.clones.Pack(c.life, wanted, have, to) })
 	if errors.Is(err, errTooLarge) {
 		c.stop(errors.New("the repository exceeds 1 GiB and cannot be sent to workers: run prodigy in a shallow " +
 			"clone (git clone --depth 1)"))
@@ -110,7 +103,7 @@ func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) 
 		return s, nil
 	}
 	var data json.RawMessage
-	if err := w.ask(ctx, j, callShared, 0, entry.Seed, &data); err != nil {
+	if err := w.ask(ctx, j, callShared, 0, callArgs{Name: entry.Seed}, &data); err != nil {
 		return nil, err
 	}
 	seed, err := gitspace.ParseSeed(data)
@@ -209,7 +202,7 @@ func (w *worker) bring(ctx context.Context, h *heldAttempt, s *jobSpace, a agent
 			return err
 		}
 		var p fleet.File
-		if err := w.ask(ctx, h.job, callPack, h.token, packArgs{want, have}, &p); err != nil {
+		if err := w.ask(ctx, h.job, callPack, h.token, callArgs{Want: want, Have: have}, &p); err != nil {
 			return err
 		}
 		err = w.fetchPack(ctx, w.temp, &p, func(pack *os.File) error {

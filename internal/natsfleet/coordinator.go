@@ -313,7 +313,9 @@ func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done doneFun
 			err = fmt.Errorf("the job is stopping: %w", agent.ErrReturned)
 			return
 		}
-		s.flights[a.Token] = &flight{Attempt: a, spec: spec, done: done, of: ctx}
+		f := newFlight(ctx, a)
+		f.spec, f.done = spec, done
+		s.flights[a.Token] = f
 		if adopted {
 			s.ledger.SubmitAdopted(a.Token, a.RanOn, time.Now())
 		} else {

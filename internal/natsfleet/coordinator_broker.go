@@ -50,17 +50,15 @@ func (c *coordinator) openOnce(ctx context.Context, jobID string) error {
 			Stop: s.entry.Stop, Serial: s.entry.Serial, // somebody may have asked for a stop
 		}
 	})
-	c.sender.returns = c.nc.NewInbox()
 	if err := c.subscribeAll(map[string]nats.MsgHandler{
 		ownerSubject(key): func(m *nats.Msg) { // who asks whether the job has a coordinator
 			if !c.isGone() {
 				_ = m.Respond(nil)
 			}
 		},
-		callSubject("*", key):   func(m *nats.Msg) { go c.call(m) },
-		liveSubject("*", key):   c.progress,
-		c.sender.returns + ".>": c.returned,
-		nodesSubject:            c.tellRoster,
+		callSubject("*", key): func(m *nats.Msg) { go c.call(m) },
+		liveSubject("*", key): c.progress,
+		nodesSubject:          c.tellRoster,
 		helloSubject: func(*nats.Msg) { // of a worker that wants to know the jobs
 			c.slow.greeted.do(greetDelay, func() { c.announce(false) })
 		},

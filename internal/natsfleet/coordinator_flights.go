@@ -16,10 +16,11 @@ type flight struct {
 	// spec is the name of what the attempt has in common with others, see shared.
 	spec string
 	done doneFunc
-	// of is the context that the attempt was submitted with.
-	of context.Context
-	// stop is nil until somebody asks for it.
-	stop *flightStop
+	// of is the context that the attempt was submitted with, and ctx one that ends with the attempt.
+	of, ctx context.Context
+	cancel  context.CancelFunc
+	// broke is the error that a call of the worker was answered with, and that the job is to stop with.
+	broke error
 	// shown has the streams that its commands print to, by their number.
 	shown map[int][2]io.Writer
 	// joined has the pieces of its next report that have come, and msgs the messages that they were left with the
@@ -31,27 +32,9 @@ type flight struct {
 // doneFunc is called with how an attempt has ended.
 type doneFunc = func(*agent.Attempt, agent.Outcome, error)
 
-// flightStop ends what is done for a flight.
-type flightStop struct {
-	// ctx ends with the attempt.
-	ctx    context.Context
-	cancel context.CancelFunc
-	// broke is the error that a call of the worker was answered with, and that the job is to stop with.
-	broke error
-}
-
-// stopping returns what ends with the attempt.
-func (f *flight) stopping() *flightStop {
-	if f.stop == nil {
-		ctx, cancel := context.WithCancel(f.of)
-		f.stop = &flightStop{ctx: ctx, cancel: cancel}
-	}
-	return f.stop
-}
-
-// cancel ends what is done for the attempt.
-func (f *flight) cancel() {
-	if f.stop != nil {
-		f.stop.cancel()
-	}
+// newFlight returns an attempt that is submitted with a context.
+func newFlight(of context.Context, a *agent.Attempt) *flight {
+	f := &flight{Attempt: a, of: of}
+	f.ctx, f.cancel = context.WithCancel(of)
+	return f
 }

@@ -2,7 +2,6 @@ package natsfleet
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,9 +143,8 @@ func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
 			lost := s.ledger.TakeLost(r.Token)
 			pass = func() { c.emitLate(lost, r) }
 		case fleet.Inside:
-			a, stop := f.Attempt, f.stopping()
 			pass = func() {
-				c.relay(stop.ctx, a, r, host, offset)
+				c.relay(f, r, host, offset)
 				if r.Kind == fleet.Echoed {
 					c.show(f, r.Echo)
 				}
@@ -257,7 +255,8 @@ func (c *coordinator) offset(instance string, m jetstream.Msg) (offset time.Dura
 }
 
 // relay passes on what happens inside an attempt, with times moved. host is the machine of its worker.
-func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Report, host string, offset time.Duration) {
+func (c *coordinator) relay(f *flight, r fleet.Report, host string, offset time.Duration) {
+	a := f.Attempt
 	switch r.Kind {
 	case fleet.Placed:
 		c.host.Emit(a, events.AgentPlaced{
@@ -286,7 +285,7 @@ func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Repo
 			c.host.Output(a, e)
 		}
 	case fleet.Parked: // another may be sent to the worker meanwhile; that goes on without asking
-		go func() { _, _ = c.host.Pause(stop, a, r.For, false) }()
+		go func() { _, _ = c.host.Pause(f.ctx, a, r.For, false) }()
 	}
 }
 
@@ -395,8 +394,8 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd) bool 
 	}
 	delete(s.flights, by.Token)
 	f.cancel()
-	if f.stop != nil && f.stop.broke != nil && e.err != nil {
-		e.err = f.stop.broke
+	if f.broke != nil && e.err != nil {
+		e.err = f.broke
 	}
 	s.ended[by.Token] = &e
 	f.done(f.Attempt, e.outcome, e.err)

@@ -1,12 +1,8 @@
 package natsfleet
 
 import (
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
@@ -15,9 +11,8 @@ import (
 
 // sender wakes the goroutine that sends to workers.
 type sender struct {
-	wake    chan struct{} // something is to be sent
-	soon    delayed
-	returns string // subjects of what could not be delivered
+	wake chan struct{} // something is to be sent
+	soon delayed
 }
 
 // ackDelay is how long workers wait for the word that reports are not needed any more, so that it mostly goes with what
@@ -106,29 +101,9 @@ func (c *coordinator) sendLetter(l fleet.Letter) {
 	}
 }
 
-// publish sends a message to a worker. What it has of tasks is taken back if the worker is not connected.
+// publish sends a message to a worker. Without a connection it is said again when there is one.
 func (c *coordinator) publish(instance string, d fleet.CoordinatorMessage) {
-	m := c.signer.message(downSubject(instance), signedDown, downSubject(instance), encoded(d))
-	if len(d.Tasks) > 0 {
-		tokens := check.Each(d.Tasks, func(t fleet.Task) int64 { return t.Token })
-		c.turn(func(s *jobState) {
-			if number := s.ledger.Sent(instance, d.Round, tokens); number > 0 {
-				m.Reply = c.sender.returns + "." + instance + "." + strconv.Itoa(number)
-			}
-		})
-	}
-	_ = c.nc.PublishMsg(m) // without a connection it is said again when there is one
-}
-
-// returned takes back what could not be delivered.
-func (c *coordinator) returned(m *nats.Msg) {
-	words := strings.Split(m.Subject, ".")
-	if len(words) < 2 || m.Header.Get("Status") != "503" {
-		return
-	}
-	if number, err := strconv.Atoi(words[len(words)-1]); err == nil {
-		c.turn(func(s *jobState) { s.ledger.Returned(words[len(words)-2], number, time.Now()) })
-	}
+	_ = c.nc.PublishMsg(c.signer.message(downSubject(instance), signedDown, downSubject(instance), encoded(d)))
 }
 
 // shared is what attempts have in common. Workers ask for it by its name, which is its digest.

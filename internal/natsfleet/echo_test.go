@@ -2,7 +2,6 @@ package natsfleet
 
 import (
 	"io"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -81,11 +80,12 @@ map:
 }
 
 // blockedEcho is an agent.Echo whose reader does not read.
-type blockedEcho struct{ open chan struct{} }
+type blockedEcho struct{ writes, open chan struct{} }
 
 func (e blockedEcho) Command(*agent.Attempt, string, int) (stdout, stderr io.Writer) { return e, e }
 
 func (e blockedEcho) Write(p []byte) (int, error) {
+	close(e.writes)
 	<-e.open
 	return len(p), nil
 }
@@ -94,13 +94,12 @@ func (e blockedEcho) Write(p []byte) (int, error) {
 func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
 	f := newField(t)
 	c := f.coordinator()
-	echo := blockedEcho{make(chan struct{})}
+	echo := blockedEcho{make(chan struct{}), make(chan struct{})}
 	c.Executor(agent.Config{Echo: echo}, deafHost{})
 	ended := false
-	c.state.flights[1] = &flight{
-		Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1, ItemID: "item_1"}},
-		of:      t.Context(), done: func(*agent.Attempt, agent.Outcome, error) { ended = true },
-	}
+	one := newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{Token: 1, ItemID: "item_1"}})
+	one.done = func(*agent.Attempt, agent.Outcome, error) { ended = true }
+	c.state.flights[1] = one
 	c.turn(func(s *jobState) {
 		s.ledger.Submit(1, time.Now())
 		assign(t, s.ledger, "w", 1, 1)
@@ -111,9 +110,7 @@ func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
 		defer close(shown)
 		c.report(fleet.Report{Token: 1, Index: 1, Holder: w, Kind: fleet.Echoed, Echo: &fleet.Echo{Command: 1, Data: []byte("some")}}, nil)
 	}()
-	for placed(c) == 0 {
-		runtime.Gosched()
-	}
+	<-echo.writes
 	end := fleet.Report{Token: 1, Index: 2, Holder: w, Kind: fleet.Ended, Outcome: &agent.Outcome{}}
 	if c.report(end, nil); ended {
 		t.Error("the end came first")

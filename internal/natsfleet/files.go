@@ -108,7 +108,7 @@ func readAll(r io.Reader) error {
 
 // sendAgain has the broker keep again a file of the job that a worker misses there. Without one that has changed since,
 // workers cannot go on: the run is stopped, and a resume sends what there is then.
-func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (any, error) {
+func (c *coordinator) sendAgain(name string) error {
 	var was fleet.File
 	c.turn(func(s *jobState) {
 		if i := slices.IndexFunc(s.shared.files, func(f fleet.File) bool { return f.Path == name }); i >= 0 {
@@ -116,7 +116,7 @@ func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (any, erro
 		}
 	})
 	if was.Path == "" {
-		return nil, errNotOut
+		return errNotOut
 	}
 	c.slow.sending.Lock()
 	defer c.slow.sending.Unlock()
@@ -129,17 +129,17 @@ func (c *coordinator) sendAgain(_ fleet.Call, _ *flight, name string) (any, erro
 	_, unreadable := errors.AsType[*fs.PathError](err)
 	switch {
 	case err == nil && is.Sum == was.Sum:
-		return nil, nil
+		return nil
 	case err == nil:
 		err = fmt.Errorf("files: the broker lost %s, and the file has changed since the job started: resume the "+
 			"job to send it again", name)
 	case unreadable, errors.Is(err, fleet.ErrRefused):
 		err = fmt.Errorf("files: the broker lost %s, and the file cannot be sent again: %w", name, err)
 	default: // the broker does not keep it now
-		return nil, overError{err}
+		return overError{err}
 	}
 	c.stop(err)
-	return nil, overError{err}
+	return overError{err}
 }
 
 // install writes a file below a directory, whole or not at all. No link leads it out of there.
@@ -178,7 +178,7 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 		return dir, nil
 	}
 	var files []fleet.File
-	if err := w.ask(ctx, j, callShared, 0, list, &files); err != nil {
+	if err := w.ask(ctx, j, callShared, 0, callArgs{Name: list}, &files); err != nil {
 		return "", fmt.Errorf("the file list: %w", err)
 	}
 	dir := filepath.Join(w.o.Home, "jobs", j.key, fleet.Digest([]byte(list)))
@@ -233,7 +233,7 @@ func (w *worker) cached(ctx context.Context, j *workerJob, f fleet.File) (string
 	err = w.fetchFile(ctx, f, part)
 	if errors.Is(err, errObjectGone) || errors.Is(err, errNotSent) {
 		asking, cancel := context.WithTimeout(ctx, 30*time.Second) // other jobs wait for the cache
-		if w.ask(asking, j, callSendAgain, 0, f.Path, new(struct{})) == nil {
+		if w.ask(asking, j, callSendAgain, 0, callArgs{Name: f.Path}, new(callResult)) == nil {
 			err = w.fetchFile(ctx, f, part)
 		}
 		cancel()

@@ -368,7 +368,7 @@ func TestAWorkerCannotSendTooMuch(t *testing.T) {
 		many[i] = fleet.File{Path: fmt.Sprint("out/", i), Object: "job/large", Size: int64(len(large)), Sum: hex.EncodeToString(sum[:])}
 	}
 	one := func(size int64) fleet.File { return fleet.File{Path: "out/x", Object: "job/large", Size: size} }
-	f1 := &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1}}}
+	f1 := newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{Token: 1}})
 	c.turn(func(s *jobState) { s.flights[1] = f1 })
 	for want, files := range map[string][]fleet.File{
 		"more than 10000 files": many,
@@ -411,7 +411,7 @@ func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 			if err := change(filepath.Join(f.root, "run", "in")); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.invoke(fleet.Call{Method: callSendAgain, Args: encoded("in")}); err == nil {
+			if _, err := c.invoke(fleet.Call{Method: callSendAgain, Args: encoded(callArgs{Name: "in"})}); err == nil {
 				t.Error("it is sent again")
 			}
 			if len(causes) != 1 || !strings.Contains(causes[0].Error(), "the broker lost in, and "+want) {

@@ -86,7 +86,7 @@ func (h *workerHost) StepTurn(ctx context.Context, a *agent.Attempt, t agent.Ste
 	for {
 		var given time.Time
 		next, err := h.awaiting(ctx, a, turnSoon, keepSlot, func() error {
-			age, err := h.askAged(ctx, h.job, callStepTurn, a.Token, turnArgs{t, keepSlot}, new(struct{}))
+			age, err := h.askAged(ctx, h.job, callStepTurn, a.Token, callArgs{Turn: t, KeepSlot: keepSlot}, new(callResult))
 			given = time.Now().Add(-age)
 			return err
 		})
@@ -204,37 +204,42 @@ func (h *workerHost) Register() *process.Register { return h.register }
 // KeepUnmasked is for phases, which do not run here.
 func (h *workerHost) KeepUnmasked(*agent.Attempt, int, agent.Printed) {}
 
+// call calls the coordinator about an attempt, or about none with the token 0.
+func (h *workerHost) call(ctx context.Context, method string, token int64, args callArgs) (r callResult, err error) {
+	return r, h.ask(ctx, h.job, method, token, args, &r)
+}
+
 // Unmasked implements agent.Host. It reports false if the coordinator does not know what the step has printed.
 func (h *workerHost) Unmasked(a *agent.Attempt, phase string, step int) (agent.Printed, bool) {
-	var r unmaskedResult
-	err := h.ask(h.lifeOf(h.job), h.job, callUnmasked, a.Token, unmaskedArgs{phase, step}, &r)
-	return r.Printed, err == nil && r.OK
+	r, err := h.call(h.lifeOf(h.job), callUnmasked, a.Token, callArgs{Phase: phase, Number: step})
+	if err != nil || r.Printed == nil {
+		return agent.Printed{}, false
+	}
+	return *r.Printed, true
 }
 
 // AdmitStep implements agent.Host.
 func (h *workerHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (limit.Ticket, string, error) {
-	var r stepResult
-	err := h.ask(ctx, h.job, callAdmitStep, 0, stepArgs{Breaker: b}, &r)
-	return r.Ticket, r.Refusal, err
+	r, err := h.call(ctx, callAdmitStep, 0, callArgs{Breaker: b})
+	return r.Step, r.Refused, err
 }
 
 // ReportStep implements agent.Host. It waits for the coordinator, so that the step after it knows of the failure.
 func (h *workerHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
-	args := stepArgs{Breaker: b, Ticket: t, Success: success}
-	_ = h.ask(h.lifeOf(h.job), h.job, callReportStep, 0, args, new(stepResult))
+	_, _ = h.call(h.lifeOf(h.job), callReportStep, 0, callArgs{Breaker: b, Step: t, Success: success})
 }
 
 // ReleaseStep does not wait: a coordinator that is away has forgotten the start.
 func (h *workerHost) ReleaseStep(b agent.StepBreaker, t limit.Ticket) {
-	h.release(callReleaseStep, stepArgs{Breaker: b, Ticket: t})
+	h.release(callReleaseStep, callArgs{Breaker: b, Step: t})
 }
 
 // release gives a start back without waiting. The coordinator gets a lease to answer.
-func (h *workerHost) release(method string, args any) {
+func (h *workerHost) release(method string, args callArgs) {
 	go func() {
 		ctx, cancel := context.WithTimeout(h.life, h.entry(h.job).Lease)
 		defer cancel()
-		_ = h.ask(ctx, h.job, method, 0, args, new(struct{}))
+		_, _ = h.call(ctx, method, 0, args)
 	}()
 }
 
@@ -242,22 +247,22 @@ func (h *workerHost) release(method string, args any) {
 func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (int,
 	agent.AgentTicket, *agent.Failure, error,
 ) {
-	var r agentResult
-	slot, err := h.awaiting(ctx, a, time.Second, keepSlot, func() error {
-		return h.ask(ctx, h.job, callAdmitAgent, a.Token, agentArgs{Ask: ask, KeepSlot: keepSlot}, &r)
+	var r callResult
+	slot, err := h.awaiting(ctx, a, time.Second, keepSlot, func() (err error) {
+		r, err = h.call(ctx, callAdmitAgent, a.Token, callArgs{Ask: ask, KeepSlot: keepSlot})
+		return err
 	})
-	if err != nil && r.Ticket.Owner != "" && r.Refusal == nil {
-		h.ReleaseAgent(r.Ticket)
+	if err != nil && r.Agent.Owner != "" && r.Refusal == nil {
+		h.ReleaseAgent(r.Agent)
 	}
-	return slot, r.Ticket, r.Refusal, err
+	return slot, r.Agent, r.Refusal, err
 }
 
 // AgentCost says what an agent has cost by now, and whether it has to end. The coordinator is not waited for.
 func (h *workerHost) AgentCost(t agent.AgentTicket, cost limit.USD) bool {
 	ctx, cancel := context.WithTimeout(h.lifeOf(h.job), time.Second)
 	defer cancel()
-	var r agentResult
-	err := h.ask(ctx, h.job, callAgentCost, 0, agentArgs{Ticket: t, Cost: cost}, &r)
+	r, err := h.call(ctx, callAgentCost, 0, callArgs{Agent: t, Cost: cost})
 	return err == nil && r.Over
 }
 
@@ -279,21 +284,20 @@ func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events
 			time.AfterFunc(h.job.Lease, cancel)
 		})
 	})()
-	_ = h.ask(ctx, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Usage: line}, new(agentResult))
+	_, _ = h.call(ctx, callRecordUsage, a.Token, callArgs{Agent: t, Usage: line})
 }
 
 // ReportAgent implements agent.Host.
 func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use ai.LimitUse) (bool,
 	error,
 ) {
-	var r agentResult
-	err := h.ask(h.lifeOf(h.job), h.job, callReportAgent, a.Token, agentArgs{Ticket: t, Failure: f, Use: use}, &r)
+	r, err := h.call(h.lifeOf(h.job), callReportAgent, a.Token, callArgs{Agent: t, Failure: f, Use: use})
 	return r.Again, err
 }
 
 // ReleaseAgent gives a start back without waiting.
 func (h *workerHost) ReleaseAgent(t agent.AgentTicket) {
-	h.release(callReleaseAgent, agentArgs{Ticket: t})
+	h.release(callReleaseAgent, callArgs{Agent: t})
 }
 
 // ask makes a call of the coordinator of a job, until it answers or ctx ends.

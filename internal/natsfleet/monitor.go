@@ -27,7 +27,6 @@ func (c *coordinator) monitor() {
 	var away absence
 	var alone starvation
 	var suspected suspicion
-	silent := silence{}
 	for {
 		select {
 		case <-c.life.Done():
@@ -39,7 +38,7 @@ func (c *coordinator) monitor() {
 				continue
 			}
 			alone.look(c, now)
-			silent.look(c, now)
+			c.lookForSilence(now)
 			continue
 		case <-tick.C:
 		}
@@ -100,36 +99,15 @@ func (d *starvation) look(c *coordinator, now time.Time) {
 	}
 }
 
-// silence has the instances whose silence was told.
-type silence map[string]bool
-
-// look says which workers are silent, and which of those are back.
-func (s silence) look(c *coordinator, now time.Time) {
-	unread := 0
+// lookForSilence says which workers are silent.
+func (c *coordinator) lookForSilence(now time.Time) {
 	var silent []fleet.Silence
-	back := map[string]bool{}
-	c.turn(func(j *jobState) {
-		unread = j.mailbox.unread()
-		silent = j.ledger.Silent(now)
-		for instance := range s {
-			switch {
-			case slices.ContainsFunc(silent, func(w fleet.Silence) bool { return w.Instance == instance }):
-			case j.ledger.IsHeard(instance, now):
-				back[j.workers.of(instance).name] = true
-				delete(s, instance)
-			case !j.ledger.Knows(instance): // it has ended, or is lost
-				delete(s, instance)
-			}
+	c.turn(func(s *jobState) {
+		if s.mailbox.unread() == 0 { // else what is to be read may be from them
+			silent = s.ledger.Silent(now)
 		}
 	})
-	for name := range check.ByKey(back) {
-		c.notify("worker %s is back", name)
-	}
 	for _, w := range silent {
-		if unread > 0 || s[w.Instance] { // what is to be read may be from it
-			continue
-		}
-		s[w.Instance] = true
 		text := ", and gets no new items"
 		if w.Holds > 0 {
 			text = fmt.Sprintf("; reassigning its attempts in %s: %d",

@@ -171,7 +171,7 @@ func TestAFileThatTheBrokerDoesNotFindAtOnceIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.produces = func(string, json.RawMessage) ([]string, error) { return []string{"made"}, nil }
-	flight := &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1}}}
+	flight := newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{Token: 1}})
 	c.turn(func(s *jobState) { s.flights[1] = flight })
 	whenAsked(t, c, object, put)
 	if err := c.fetchMade(flight, []fleet.File{file}); err != nil {

@@ -49,7 +49,7 @@ func TestWhatIsSaidIsTaken(t *testing.T) {
 			t.Errorf("no worker says %s", name)
 		}
 		if !taken[name] {
-			t.Errorf("the coordinator has no case for %s: see coordinator.endReported, coordinator.relay and handlers", name)
+			t.Errorf("the coordinator has no case for %s: see coordinator.endReported, coordinator.relay and coordinator.invoke", name)
 		}
 	}
 }

@@ -203,7 +203,7 @@ func TestACoordinatorThatHasLostItsJobAnswersNoCalls(t *testing.T) {
 	c := f.coordinator()
 	p, token, _ := submitted(f, c)
 	ask := func(id string, patience time.Duration) error {
-		q := fleet.Call{ID: p.instance + id, Method: callReleaseStep, Token: token, From: p.instance, Args: encoded(stepArgs{})}
+		q := fleet.Call{ID: p.instance + id, Method: callReleaseStep, Token: token, From: p.instance, Args: encoded(callArgs{})}
 		_, err := p.nc.Request(callSubject(p.instance, c.key), encoded(q), patience)
 		return err
 	}
@@ -231,7 +231,7 @@ func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 		}
 		ended, k := false, &call{done: make(chan struct{})}
 		go func() {
-			c.answer(k, fleet.Call{Method: callRecordUsage, Token: 1, From: "W-1", Args: encoded(agentArgs{Usage: line})})
+			c.answer(k, fleet.Call{Method: callRecordUsage, Token: 1, From: "W-1", Args: encoded(callArgs{Usage: line})})
 			ended = true
 		}()
 		if synctest.Wait(); ended {
@@ -247,7 +247,7 @@ func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 				t.Error("the call goes on after the run")
 			}
 		}
-		if _, err := c.recordUsage(fleet.Call{Token: 2, From: "W-1"}, nil, agentArgs{Usage: line}); !errors.Is(err, errNotOut) {
+		if err := c.recordUsage(fleet.Call{Token: 2, From: "W-1"}, nil, callArgs{Usage: line}); !errors.Is(err, errNotOut) {
 			t.Errorf("of one that is not out: %v, want %v", err, errNotOut)
 		}
 	})
@@ -266,7 +266,7 @@ func TestUsageIsOfTheAttemptThatTheWorkerHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.recordUsage(fleet.Call{From: "W-1"}, one, agentArgs{Usage: line}); err != nil {
+	if err := c.recordUsage(fleet.Call{From: "W-1"}, one, callArgs{Usage: line}); err != nil {
 		t.Fatal(err)
 	}
 	want := events.AgentUsage{ItemID: "item_1", ItemIndex: 1, AgentID: "job/item_1/2", Attempt: 2, Step: "s"}

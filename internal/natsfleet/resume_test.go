@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -487,15 +488,10 @@ func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 	stopped := make(chan error, 1)
 	f, c := new(field), newCoordinator(fleet.JobOptions{Lease: time.Minute})
 	c.OnAbort(func(cause error) { stopped <- cause })
-	c.state.flights[1] = &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{ItemID: "item_7"}}}
+	c.state.flights[1] = newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{ItemID: "item_7"}})
 	c.turn(func(s *jobState) { s.ledger.Submit(1, time.Now()) })
 	for round := range int64(fleet.MostTimes + 1) {
 		f.hear(c, fleet.WorkerStatus{Instance: "a", Node: "a", Round: round + 1, Credit: 1, Slots: 1, Full: true})
-		if round%2 == 0 { // that it was not connected does not count
-			c.turn(func(s *jobState) { s.ledger.Returned("a", s.ledger.Sent("a", round+1, []int64{1}), time.Now()) })
-			f.hear(c, fleet.WorkerStatus{Instance: "b", Node: "b", Round: round + 1, Credit: 1, Slots: 1, Full: true})
-			f.hear(c, fleet.WorkerStatus{Instance: "b", Node: "b", Round: round + 2, Full: true})
-		}
 		if len(stopped) > 0 && round < fleet.MostTimes {
 			t.Fatalf("it is stopped after %d times: %v", round+1, <-stopped)
 		}
@@ -522,18 +518,21 @@ func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
 	c, joined := f.config(func(o *fleet.JobOptions) { o.URL = "nats://" + cable.Addr() })
 	stop, ask := context.WithCancelCause(t.Context())
 	c.Stop = stop
-	first := joined.(*coordinator)
+	var placed atomic.Int64
+	c.Executor = func(k agent.Config, h agent.Host) mapreduce.Executor {
+		return joined.Executor(k, placedHost{h, &placed})
+	}
 	f.doing.Go(func() {
 		defer cable.Set(false)
 		defer ask(errors.New("enough"))
-		if !eventually(func() bool { return placed(first) == items }) {
+		if !eventually(func() bool { return placed.Load() == items }) {
 			t.Error("not all are known to run")
 			return
 		}
 		cable.Set(true)
 		ask(errors.New("enough"))
 		if !eventually(func() (left bool) {
-			first.turn(func(s *jobState) { left = s.ledger.Detached })
+			joined.(*coordinator).turn(func(s *jobState) { left = s.ledger.Detached })
 			return left
 		}) {
 			t.Error("the attempts are not left to the next run")
@@ -573,14 +572,15 @@ func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
 	}
 }
 
-// placed returns how many attempts are known to have begun.
-func placed(c *coordinator) (n int) {
-	c.turn(func(s *jobState) {
-		for _, f := range s.flights {
-			if f.stop != nil {
-				n++
-			}
-		}
-	})
-	return n
+// placedHost counts the attempts that are known to have begun.
+type placedHost struct {
+	agent.Host
+	n *atomic.Int64
+}
+
+func (h placedHost) Emit(a *agent.Attempt, e events.Event) {
+	if _, ok := e.(events.AgentPlaced); ok {
+		h.n.Add(1)
+	}
+	h.Host.Emit(a, e)
 }

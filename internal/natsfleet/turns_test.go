@@ -121,10 +121,10 @@ func TestATurnThatComesTooLateIsNotUsed(t *testing.T) {
 	w.brokerConn, w.node.Instance, w.state.jobs["j"] = conn, "w", j
 	k := &heldAttempt{job: j, token: 7, slot: 1}
 	w.state.held[k.name()] = k
-	var asked []turnArgs
+	var asked []callArgs
 	sub, err := conn.nc.Subscribe(callSubject("w", "j"), func(m *nats.Msg) {
 		var q fleet.Call
-		var args turnArgs
+		var args callArgs
 		if json.Unmarshal(m.Data, &q) != nil || json.Unmarshal(q.Args, &args) != nil {
 			return
 		}
@@ -173,7 +173,7 @@ func TestACallWaitsForTheAttemptsThatTheRunBeforeLeft(t *testing.T) {
 	c.host, c.state.awaited = askingHost{}, map[string]bool{"job/item_1/1": true}
 	answered := make(chan error, 1)
 	go func() {
-		_, err := c.invoke(fleet.Call{Method: callStepTurn, Token: 1, Args: encoded(turnArgs{})})
+		_, err := c.invoke(fleet.Call{Method: callStepTurn, Token: 1, Args: encoded(callArgs{})})
 		answered <- err
 	}()
 	select {
@@ -182,14 +182,14 @@ func TestACallWaitsForTheAttemptsThatTheRunBeforeLeft(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	c.turn(func(s *jobState) {
-		s.flights[1] = &flight{Attempt: &agent.Attempt{Assignment: agent.Assignment{Token: 1}}, of: t.Context()}
+		s.flights[1] = newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{Token: 1}})
 		clear(s.awaited)
 	})
 	close(c.adopted)
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
-	if _, err := c.invoke(fleet.Call{Method: callStepTurn, Token: 2, Args: encoded(turnArgs{})}); !errors.Is(err, errNotOut) {
+	if _, err := c.invoke(fleet.Call{Method: callStepTurn, Token: 2, Args: encoded(callArgs{})}); !errors.Is(err, errNotOut) {
 		t.Errorf("got %v of an attempt that is not out", err)
 	}
 }

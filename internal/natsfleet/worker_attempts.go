@@ -243,11 +243,11 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 		return x, dir, space, nil
 	}
 	x = &jobExecutor{}
-	if err := w.ask(ctx, j, callShared, h.token, h.task.Spec, &x.spec); err != nil {
+	if err := w.ask(ctx, j, callShared, h.token, callArgs{Name: h.task.Spec}, &x.spec); err != nil {
 		return nil, "", nil, fmt.Errorf("request the steps: %w", err)
 	}
 	if entry.Secrets && j.secrets == nil {
-		if err := w.ask(ctx, j, callSecrets, 0, nil, &j.secrets); err != nil {
+		if err := w.ask(ctx, j, callSecrets, 0, callArgs{}, &j.secrets); err != nil {
 			return nil, "", nil, fmt.Errorf("request the secrets: %w", err)
 		}
 	}
