@@ -122,7 +122,7 @@ func connect(
 		if errors.Is(err, nats.ErrAuthorization) {
 			what = errRefused
 		}
-		return nil, fmt.Errorf("%w at %s: %w", what, fleet.ShownURL(a.URL), explain(a, err))
+		return nil, fmt.Errorf("%w at %s: %w", what, fleet.ShownURL(a.URL), explain(err))
 	}
 	if h.js, err = jetstream.New(h.nc); err == nil {
 		err = h.until(ctx, func(ctx context.Context) error { return ready(ctx, h) })
@@ -135,25 +135,22 @@ func connect(
 }
 
 // explain returns why a broker could not be reached, and what to do about it.
-func explain(a fleet.Address, err error) error {
+func explain(err error) error {
 	hint := "is the broker running at this address?"
 	var wrongCert *tls.CertificateVerificationError
 	var timeout net.Error
 	var network *net.OpError
 	switch {
-	case errors.Is(err, nats.ErrNoServers): // which hides why
-		return dialErrors(a)
-	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "" && a.NKey == "":
-		hint = "it requires credentials: pass a file created by prodigy fleet init with --credentials, or an " +
-			"NKEY file with PRODIGY_FLEET_NKEY; a broker started without a configuration accepts only its " +
-			"own user, who needs the same PRODIGY_HOME"
+	case errors.Is(err, nats.ErrNoServers): // all have refused
+		return errors.New("connection refused: is the broker running? (start one with: prodigy broker)")
 	case errors.Is(err, nats.ErrAuthorization):
-		hint = "unknown credentials: they belong to another fleet, were replaced or removed, or the broker has " +
-			"not reloaded its users.conf (kill -HUP)"
-	case errors.Is(err, nats.ErrSecureConnRequired):
-		hint = "it requires TLS: use --credentials, or tls:// and the certificates"
-	case errors.Is(err, nats.ErrSecureConnWanted):
-		hint = "it has no TLS: is it the right broker? To run one with TLS: prodigy broker --dir"
+		hint = "it requires credentials that it knows: pass a file created by prodigy fleet init with " +
+			"--credentials, or an NKEY file with PRODIGY_FLEET_NKEY, and reload the broker after a change of its " +
+			"users (kill -HUP); a broker started without a configuration accepts only its own user, who needs " +
+			"the same PRODIGY_HOME"
+	case errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
+		hint = "only one side uses TLS: use --credentials or tls:// with a broker that has certificates (prodigy " +
+			"broker --dir), and nats:// with others"
 	case errors.As(err, &wrongCert):
 		hint = "its certificate was issued by an authority that is not known here (set PRODIGY_FLEET_CA, or use " +
 			"--credentials), or for other hosts than the one in the address (--host of prodigy fleet init)"
@@ -227,27 +224,6 @@ func inWords(err error) error {
 		return err
 	}
 	return worded{err, text}
-}
-
-// dialErrors returns why none of the brokers at an address can be reached.
-func dialErrors(a fleet.Address) error {
-	var all []error
-	list, _ := servers(a) // they were checked
-	for _, u := range list {
-		address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort))
-		c, err := net.DialTimeout("tcp", address, requestTime)
-		if err != nil {
-			all = append(all, err)
-			continue
-		}
-		_ = c.Close()
-		all = append(all,
-			fmt.Errorf("%s is not a NATS server (wrong port?)", u.Host))
-	}
-	if len(all) == 1 && loopback(list[0].Hostname()) {
-		return fmt.Errorf("%w: is the broker running? (start one with: prodigy broker)", all[0])
-	}
-	return fmt.Errorf("%w: is the broker running at this address?", errors.Join(all...))
 }
 
 // authenticated adds how the broker and this side prove who they are.
