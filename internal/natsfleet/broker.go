@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -363,7 +362,6 @@ func (Backend) Nodes(ctx context.Context, a fleet.Address, programs ...string) (
 			heard = append(heard, roster.Heard...)
 		}
 	}
-	heard = slices.DeleteFunc(heard, func(n fleet.Node) bool { return n.Instance == "" || n.Ago <= 0 })
 	return withSilent(nodes, heard), err
 }
 

@@ -36,9 +36,6 @@ type knownWorker struct {
 	named string
 }
 
-// forgottenAfter is how long a worker that has nothing of the job is listed after its last word.
-const forgottenAfter = time.Hour
-
 // of returns what is known of a worker.
 func (b workerBook) of(instance string) *knownWorker {
 	if b[instance] == nil {
@@ -94,31 +91,19 @@ func (b workerBook) hostOf(instance string) string {
 	return ""
 }
 
-// mostListed is how many workers somebody is told of who asks.
-const mostListed = 1000
-
-// nodes returns the workers, those that have been silent longest first. every is how often each should say something,
-// and held returns the tokens of what one has of the job.
-func (b workerBook) nodes(key, jobID string, every time.Duration, held func(instance string) []int64, now time.Time) []fleet.Node {
-	var list []fleet.Node
+// nodes returns the workers that have something of the job, which waits for word of them. every is how often each
+// should say something, and held returns the tokens of what one has.
+func (b workerBook) nodes(key, jobID string, every time.Duration, held func(instance string) []int64, now time.Time) (list []fleet.Node) {
 	for instance, w := range b {
-		n := fleet.Node{
-			V: fleet.Protocol, Instance: instance, Name: w.name, Host: w.host, Slots: w.slots,
-			Ago: max(1, now.Sub(w.at)), Every: every, Jobs: map[string]string{key: jobID},
-		}
-		if tokens := held(instance); len(tokens) > 0 {
-			n.Holds, n.Busy = map[string][]int64{key: tokens}, len(tokens)
-		} else if n.Ago > forgottenAfter {
-			continue
-		}
-		if !w.at.IsZero() {
-			list = append(list, n)
+		if tokens := held(instance); len(tokens) > 0 && !w.at.IsZero() {
+			list = append(list, fleet.Node{
+				V: fleet.Protocol, Instance: instance, Name: w.name, Host: w.host, Slots: w.slots, Busy: len(tokens),
+				Ago: max(1, now.Sub(w.at)), Every: every, Jobs: map[string]string{key: jobID},
+				Holds: map[string][]int64{key: tokens},
+			})
 		}
 	}
-	slices.SortFunc(list, func(a, b fleet.Node) int {
-		return cmp.Or(cmp.Compare(b.Ago, a.Ago), cmp.Compare(a.Instance, b.Instance))
-	})
-	return list[:min(len(list), mostListed)]
+	return list
 }
 
 // rosterAnswer is what a coordinator answers who asks for the workers. It has no instance, unlike the answer of a
@@ -141,37 +126,26 @@ func (c *coordinator) tellRoster(m *nats.Msg) {
 	}
 }
 
-// withSilent returns the workers that answer, and those that only coordinators have heard of. One that has nothing, and
-// whose name another one answers to, has been replaced by that.
+// withSilent returns the workers that answer, and those that only coordinators have heard of.
 func withSilent(answering, heard []fleet.Node) []fleet.Node {
-	present, names := map[string]bool{}, map[string]bool{}
+	present := map[string]bool{}
 	for _, n := range answering {
-		present[n.Instance], names[n.Name] = true, true
+		present[n.Instance] = true
 	}
 	silent := map[string]fleet.Node{}
 	for _, n := range heard {
-		other, known := silent[n.Instance]
-		switch {
-		case present[n.Instance]:
+		if n.Instance == "" || n.Ago <= 0 || n.Jobs == nil || n.Holds == nil || present[n.Instance] {
 			continue
-		case known:
+		}
+		if other, known := silent[n.Instance]; known {
 			n.Ago, n.Every, n.Busy = min(n.Ago, other.Ago), max(n.Every, other.Every), n.Busy+other.Busy
-			n.Jobs, n.Holds = joined(other.Jobs, n.Jobs), joined(other.Holds, n.Holds)
+			maps.Copy(n.Jobs, other.Jobs)
+			maps.Copy(n.Holds, other.Holds)
 		}
 		silent[n.Instance] = n
 	}
 	for _, n := range check.ByKey(silent) {
-		if len(n.Holds) > 0 || !names[n.Name] {
-			answering = append(answering, n)
-		}
+		answering = append(answering, n)
 	}
 	return answering
-}
-
-// joined returns a map with what two maps have.
-func joined[V any](a, b map[string]V) map[string]V {
-	all := map[string]V{}
-	maps.Copy(all, a)
-	maps.Copy(all, b)
-	return all
 }
