@@ -186,7 +186,6 @@ type WorkerMessage struct {
 	WorkerStatus
 	NameSig string `json:"name_sig,omitempty"` // see Credentials
 	Refuses string `json:"refuses,omitempty"`  // why it takes no part
-	Warns   string `json:"warns,omitempty"`    // what it has not believed
 	// with Full: what its machine has too little of for an attempt to begin
 	Short   string   `json:"short,omitempty"`
 	Unkept  string   `json:"unkept,omitempty"`  // with Full: why the broker does not keep what attempts have made

@@ -47,9 +47,6 @@ func (c *coordinator) receive(m *nats.Msg) {
 	if u.After != "" && !follows(u.Instance, u.After) {
 		u.After = ""
 	}
-	if u.Warns != "" {
-		go c.notifyOnce(u.Instance+u.Warns, "worker %s rejected a message: %s", u.Node, u.Warns)
-	}
 	if u.Refuses != "" {
 		go c.notifyOnce(u.Instance, "worker %s cannot join: %s", u.Node, u.Refuses)
 	}

@@ -18,7 +18,6 @@ func (w *worker) measureLoop() {
 		select {
 		case <-tick.C:
 			w.forgetSilent(time.Now())
-			w.recheck()
 			w.measure()
 		case <-w.life.Done():
 			return
@@ -27,16 +26,16 @@ func (w *worker) measureLoop() {
 }
 
 // measure finds out what may begin here: nothing at all while the guards of the worker are closed, and nothing of a job
-// while its guards are. What runs goes on. A directory that does not answer keeps nobody else waiting.
+// while its guards are, or while this worker lacks what it needs. What runs goes on. A directory that does not answer
+// keeps nobody else waiting.
 func (w *worker) measure() {
 	before := ""
-	entries := map[*workerJob]fleet.Job{}
-	was := map[*workerJob]string{}
+	jobs := map[*workerJob]workerLook{}
 	w.turn(func(s *workerState) {
 		before = s.short
 		for _, j := range s.jobs {
-			if j.refuses == "" {
-				entries[j], was[j] = j.Job, j.short
+			if !j.untrusted {
+				jobs[j] = workerLook{j.Job, j.refuses, j.short}
 			}
 		}
 	})
@@ -50,16 +49,34 @@ func (w *worker) measure() {
 		}
 		w.sayShort("", short)
 	})
-	for j, entry := range entries {
-		short := w.shortOf(entry, was[j])
+	for j, was := range jobs {
+		refuses, short := was.refuses, was.short
+		if refuses != "" { // else the worker takes part, whatever it lacks since
+			refuses = w.unfit(was.entry)
+		}
+		if refuses == "" {
+			short = w.shortOf(was.entry, was.short)
+		}
 		w.turn(func(s *workerState) {
-			if (short == "") != (was[j] == "") {
-				j.dirty, j.full = true, true
-				w.sayShort(entry.ID, short)
+			if j.Owner != was.entry.Owner || j.Serial != was.entry.Serial {
+				return
 			}
-			j.short, s.woken = short, true
+			changed := (short == "") != (was.short == "")
+			if changed {
+				w.sayShort(was.entry.ID, short)
+			}
+			if changed || refuses != was.refuses {
+				j.dirty, j.full = true, true
+			}
+			j.refuses, j.short, s.woken = refuses, short, true
 		})
 	}
+}
+
+// workerLook is a job as it was when a worker began to look at what it has for it.
+type workerLook struct {
+	entry          fleet.Job
+	refuses, short string
 }
 
 // shortOf returns why nothing of a job may begin here, or "". was is what it returned the last time.

@@ -127,7 +127,7 @@ func TestAWorkerGoesOnWhileItLooksAtAJob(t *testing.T) {
 		"what it needs":    {fleet.Job{Seed: "seed"}, func(w *worker, j fleet.Job) { w.applyJob("j", j, nil) }},
 		"what it lacked before": {fleet.Job{Seed: "seed"}, func(w *worker, j fleet.Job) {
 			newTestJob(w, "j", j.Lease).Job, w.state.jobs["j"].refuses = j, "there was no git"
-			w.recheck()
+			w.measure()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -328,7 +328,7 @@ func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token
 		cancel()
 		if err == nil {
 			if err = w.trust.checkMessage(m, signedAnswer, j.key+"\x00"+q.ID); err != nil {
-				w.warn(j.key, "a response of the coordinator of job "+w.entry(j).ID+": "+err.Error())
+				w.warn("a response of the coordinator of job " + w.entry(j).ID + ": " + err.Error())
 			}
 		}
 		if err != nil {

@@ -35,16 +35,15 @@ func TestJobsShareTheSlotsOfAWorker(t *testing.T) {
 		others []testCoordinator // that begin then
 		want   []float64         // slots that they have on average
 	}{
-		"two that are alike":                    {4, testCoordinator{most: 8, each: time.Second}, []testCoordinator{{most: 8, each: time.Second}}, []float64{2, 2}},
-		"the first may have many more out":      {4, testCoordinator{most: 64, each: time.Second}, []testCoordinator{{most: 4, each: time.Second}}, []float64{2, 2}},
-		"the first has long attempts":           {4, testCoordinator{most: 64, each: 20 * time.Second}, []testCoordinator{{most: 64, each: time.Second}}, []float64{2, 2}},
-		"the first has short attempts":          {4, testCoordinator{most: 64, each: time.Second}, []testCoordinator{{most: 64, each: 20 * time.Second}}, []float64{2, 2}},
-		"one slot":                              {1, testCoordinator{most: 4, each: time.Second}, []testCoordinator{{most: 4, each: time.Second}}, []float64{0.5, 0.5}},
-		"one slot, and the first has long ones": {1, testCoordinator{most: 4, each: 20 * time.Second}, []testCoordinator{{most: 4, each: time.Second}}, []float64{0.5, 0.5}},
-		"three":                                 {6, testCoordinator{most: 64, each: 20 * time.Second}, []testCoordinator{{most: 64, each: time.Second}, {most: 64, each: 5 * time.Second}}, []float64{2, 2, 2}},
-		"one that wants only one":               {4, testCoordinator{most: 64, each: 5 * time.Second}, []testCoordinator{{most: 1, each: 5 * time.Second}}, []float64{3, 1}},
-		"one that wants none":                   {4, testCoordinator{most: 64, each: 5 * time.Second}, []testCoordinator{{most: 0}}, []float64{4, 0}},
-		"the first wants only one":              {3, testCoordinator{most: 1, each: 5 * time.Second}, []testCoordinator{{most: 64, each: 5 * time.Second}}, []float64{1, 2}},
+		"two that are alike":               {4, testCoordinator{most: 8, each: time.Second}, []testCoordinator{{most: 8, each: time.Second}}, []float64{2, 2}},
+		"the first may have many more out": {4, testCoordinator{most: 64, each: time.Second}, []testCoordinator{{most: 4, each: time.Second}}, []float64{2, 2}},
+		"the first has long attempts":      {4, testCoordinator{most: 64, each: 20 * time.Second}, []testCoordinator{{most: 64, each: time.Second}}, []float64{2, 2}},
+		"the first has short attempts":     {4, testCoordinator{most: 64, each: time.Second}, []testCoordinator{{most: 64, each: 20 * time.Second}}, []float64{2, 2}},
+		"one slot":                         {1, testCoordinator{most: 4, each: time.Second}, []testCoordinator{{most: 4, each: time.Second}}, []float64{0.5, 0.5}},
+		"three":                            {6, testCoordinator{most: 64, each: 20 * time.Second}, []testCoordinator{{most: 64, each: time.Second}, {most: 64, each: 5 * time.Second}}, []float64{2, 2, 2}},
+		"one that wants only one":          {4, testCoordinator{most: 64, each: 5 * time.Second}, []testCoordinator{{most: 1, each: 5 * time.Second}}, []float64{3, 1}},
+		"one that wants none":              {4, testCoordinator{most: 64, each: 5 * time.Second}, []testCoordinator{{most: 0}}, []float64{4, 0}},
+		"the first wants only one":         {3, testCoordinator{most: 1, each: 5 * time.Second}, []testCoordinator{{most: 64, each: 5 * time.Second}}, []float64{1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

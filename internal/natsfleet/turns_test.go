@@ -116,7 +116,7 @@ func TestATurnThatComesTooLateIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.nc.Close()
-	j := newWorkerJob("j", 0)
+	j := newWorkerJob("j")
 	w := newWorker(fleet.WorkerOptions{})
 	w.brokerConn, w.node.Instance, w.state.jobs["j"] = conn, "w", j
 	k := &heldAttempt{job: j, token: 7, slot: 1}

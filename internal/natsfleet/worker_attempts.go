@@ -64,7 +64,7 @@ func (w *worker) delivered(m *nats.Msg) {
 		return
 	}
 	if err := w.trust.checkMessage(m, signedDown, m.Subject); err != nil {
-		w.warn(d.Key, fmt.Sprintf("a message with %d attempts: %v", len(d.Tasks), err))
+		w.warn(fmt.Sprintf("a message with %d attempts: %v", len(d.Tasks), err))
 		return
 	}
 	w.turn(func(s *workerState) {

@@ -102,7 +102,7 @@ func (w *worker) examine(key string, now fleet.Job) {
 	})
 	switch {
 	case trusted: // what was believed of it before stays
-		w.warn(key, "the description of job "+now.ID+": "+why.Error())
+		w.warn("the description of job " + now.ID + ": " + why.Error())
 		return
 	case said:
 		return
@@ -112,8 +112,8 @@ func (w *worker) examine(key string, now fleet.Job) {
 	w.applyJob(key, now, why)
 }
 
-// warn says once what was not believed, here and to the coordinator of the job.
-func (w *worker) warn(key, text string) {
+// warn says once what was not believed.
+func (w *worker) warn(text string) {
 	w.turn(func(s *workerState) {
 		if s.warned[text] {
 			return
@@ -123,9 +123,6 @@ func (w *worker) warn(key, text string) {
 		}
 		s.warned[text] = true
 		w.o.Say("not believed: " + text)
-		if j := s.jobs[key]; j != nil {
-			j.warns, j.dirty, s.woken = text, true, true
-		}
 	})
 }
 
@@ -160,7 +157,7 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 			return
 		}
 		if j == nil {
-			j = newWorkerJob(key, s.leastUsed(nil))
+			j = newWorkerJob(key)
 			s.jobs[key] = j
 		}
 		j.heard = time.Now()
@@ -182,27 +179,6 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 		}
 		s.resync(j) // a new coordinator wants to know everything, and one that was away
 	})
-}
-
-// recheck looks whether the worker can take part by now in jobs that it has refused. As in measure, a directory that
-// does not answer keeps nobody else waiting.
-func (w *worker) recheck() {
-	refused := map[*workerJob]fleet.Job{}
-	w.turn(func(s *workerState) {
-		for _, j := range s.jobs {
-			if j.refuses != "" && !j.untrusted {
-				refused[j] = j.Job
-			}
-		}
-	})
-	for j, entry := range refused {
-		why := w.unfit(entry)
-		w.turn(func(s *workerState) {
-			if j.Owner == entry.Owner && j.Serial == entry.Serial && j.refuses != why {
-				j.refuses, j.dirty, j.full, s.woken = why, true, true, true
-			}
-		})
-	}
 }
 
 // unfit returns why the worker cannot take part in a job, or nothing.

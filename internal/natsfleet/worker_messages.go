@@ -62,7 +62,7 @@ func (w *worker) sendAll(gone bool) {
 // there is no connection.
 func (w *worker) sendTo(s *workerState, j *workerJob, gone bool) bool {
 	u := fleet.WorkerMessage{
-		V: fleet.Protocol, Owner: j.Owner, Now: time.Now().UTC(), Host: w.node.Host, Refuses: j.refuses, Warns: j.warns,
+		V: fleet.Protocol, Owner: j.Owner, Now: time.Now().UTC(), Host: w.node.Host, Refuses: j.refuses,
 		NameSig: w.o.NameSig,
 		WorkerStatus: fleet.WorkerStatus{
 			Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full ||
@@ -87,7 +87,7 @@ func (w *worker) sendTo(s *workerState, j *workerJob, gone bool) bool {
 			}
 		}
 	}
-	j.dirty, j.full, j.warns = false, false, ""
+	j.dirty, j.full = false, false
 	return w.nc.Publish(upSubject(w.node.Instance, j.key), encoded(upMessage{u, j.unsent()})) == nil
 }
 

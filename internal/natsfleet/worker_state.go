@@ -65,8 +65,6 @@ type offers struct {
 	turn int
 	// turned is when a slot was offered last.
 	turned time.Time
-	// counted is when the shares of the jobs were counted last.
-	counted time.Time
 }
 
 // parting is how the worker comes to its end.
@@ -116,8 +114,6 @@ type workerJob struct {
 	short string
 	// untrusted is set while the entry of the job is not believed.
 	untrusted bool
-	// warns is what was not believed, for the next message to the coordinator.
-	warns string
 	// heard is when the coordinator last spoke of the job.
 	heard time.Time
 
@@ -146,11 +142,11 @@ type workerJob struct {
 	secrets map[string]string
 }
 
-// newWorkerJob returns a job that has used slots for some time.
-func newWorkerJob(key string, used time.Duration) *workerJob {
+// newWorkerJob returns a job that nothing is known of yet.
+func newWorkerJob(key string) *workerJob {
 	j := &workerJob{
 		key: key, arrived: map[int64]bool{}, joined: map[int64]*fleet.Joined{}, executors: map[string]*jobExecutor{}, dirs: map[string]string{},
-		spaces: map[string]*jobSpace{}, share: share{used: used, wants: -1},
+		spaces: map[string]*jobSpace{}, share: share{wants: -1},
 	}
 	j.begin()
 	return j
@@ -291,7 +287,7 @@ const goRound = 300 * time.Millisecond
 // offer offers free slots to the jobs, each in turn. What was offered is taken back when there are fewer, or when a job
 // leaves it unused that another one may want.
 func (s *workerState) offer(free int, now time.Time) {
-	s.countShares(now)
+	s.countShares()
 	var open []*workerJob
 	offered := 0
 	for _, j := range s.jobs {
@@ -355,22 +351,18 @@ func (s *workerState) vacate(h *heldAttempt) {
 
 // share is the part of the slots of a worker that a job has.
 type share struct {
-	slots int           // that it has or is offered, as it was last counted
-	used  time.Duration // for how long it has had slots, all of them added up
-	wants int           // how many it had when it left an offer unused; less than 0: it takes all that it is offered
+	slots int // that it has or is offered, as it was last counted
+	wants int // how many it had when it left an offer unused; less than 0: it takes all that it is offered
 }
 
 // countShares brings the shares of the jobs up to date.
-func (s *workerState) countShares(now time.Time) {
-	since := max(0, now.Sub(s.counted))
-	s.counted = now
+func (s *workerState) countShares() {
 	for _, j := range s.jobs {
 		j.slots = int(j.credit - j.got)
 	}
 	for _, h := range s.held {
 		if h.slot > 0 {
 			h.job.slots++
-			h.job.used += since
 		}
 	}
 	for _, h := range s.queue {
@@ -381,9 +373,8 @@ func (s *workerState) countShares(now time.Time) {
 // satisfied reports whether a job has as many slots as it wants.
 func (j *workerJob) satisfied() bool { return j.wants >= 0 && j.slots >= j.wants }
 
-// assigned notes that a job has been given an attempt. When that is more than it wanted, it wants all again, and is
-// owed nothing for the time before. It is called before the attempt is
-// entered.
+// assigned notes that a job has been given an attempt. When that is more than it wanted, it wants all again. It is
+// called before the attempt is entered.
 func (s *workerState) assigned(j *workerJob) {
 	if j.wants < 0 {
 		return
@@ -396,25 +387,12 @@ func (s *workerState) assigned(j *workerJob) {
 	}
 	if has > j.wants {
 		j.wants = -1
-		j.used = max(j.used, s.leastUsed(j))
 	}
 }
 
-// leastUsed returns the least time that another job that wants slots has had some, or 0 if there is none.
-func (s *workerState) leastUsed(but *workerJob) time.Duration {
-	least, found := time.Duration(0), false
-	for _, j := range s.jobs {
-		if j != but && !j.satisfied() && (!found || j.used < least) {
-			least, found = j.used, true
-		}
-	}
-	return least
-}
-
-// nextOf returns the job that a slot is offered to: of those that want one, the job that has the fewest, and of these
-// the one that has had slots for the shortest time. A job that has begun first, or has more or longer attempts, takes
-// nothing from the others this way. Jobs that have left an offer unused are asked in turn with the others whether they
-// want more by now.
+// nextOf returns the job that a slot is offered to: of those that want one the job that has the fewest, in turn. A job
+// that has begun first, or has more attempts out, takes nothing from the others this way. Jobs that have left an offer
+// unused are asked in turn with the others whether they want more by now.
 func (s *workerState) nextOf(open []*workerJob) *workerJob {
 	next := open[s.turn%len(open)]
 	s.turn++
@@ -422,7 +400,7 @@ func (s *workerState) nextOf(open []*workerJob) *workerJob {
 		return next
 	}
 	for _, j := range open {
-		if !j.satisfied() && (j.slots < next.slots || j.slots == next.slots && j.used < next.used) {
+		if !j.satisfied() && j.slots < next.slots {
 			next = j
 		}
 	}

@@ -20,7 +20,7 @@ func newTestWorker(t testing.TB) *worker {
 
 // newTestJob has a worker take part in a job.
 func newTestJob(w *worker, key string, lease time.Duration) *workerJob {
-	j := newWorkerJob(key, 0)
+	j := newWorkerJob(key)
 	j.ID, j.Lease = key, lease
 	j.life, j.cancel = context.WithCancelCause(w.life)
 	w.state.jobs[key] = j
