@@ -222,7 +222,6 @@ func (s *Space) writeRef(ref, commit string) error {
 			err = os.Rename(temporary, file)
 		}
 		if err == nil {
-			s.loose.Add(1)
 			return nil
 		}
 	}

@@ -8,9 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
-
-	"prodigy/internal/process"
 )
 
 // Deliver puts the result into the user's repository: as the hidden ref, and as the branch ResultBranch, which
@@ -26,7 +23,7 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	}
 	fetch := strings.Fields("fetch -q --no-tags --no-write-fetch-head --no-recurse-submodules")
 	into := append(fetch[:len(fetch):len(fetch)], s.hubDir(), "+"+headRef+":"+s.hiddenRef())
-	if err := s.tryAgain(ctx, func() error { return s.git.do(ctx, s.user.place, into...) }); err != nil {
+	if err := s.git.do(ctx, s.user.place, into...); err != nil {
 		return d, fmt.Errorf("deliver the result to %s: %w", s.user.top, err)
 	}
 	branch := s.ResultBranch()
@@ -42,22 +39,6 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 		d.Branch = branch
 	}
 	return d, nil
-}
-
-// tryAgain calls try up to three times as long as git fails: a gc or another command of the user may be in the
-// way, and is soon over.
-func (s *Space) tryAgain(ctx context.Context, try func() error) error {
-	err := try()
-	for range 2 {
-		if _, failed := errors.AsType[*gitError](err); !failed {
-			return err
-		}
-		if err := process.Sleep(ctx, time.Second); err != nil {
-			return err
-		}
-		err = try()
-	}
-	return err
 }
 
 // Into fast-forwards a branch of the user to the result. A *StateError says why that cannot be.

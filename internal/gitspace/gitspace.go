@@ -167,9 +167,8 @@ type Space struct {
 	phaseBase string
 	// attributesOf is the head whose .gitattributes files are in attributesDir. Only used by the merger.
 	attributesOf string
-	// loose counts the refs in the hub that were made since they were packed, and unpacked the work that was merged
-	// since the objects of the hub were.
-	loose, unpacked atomic.Int64
+	// unpacked counts the work that was merged since the objects of the hub were packed.
+	unpacked atomic.Int64
 	// packed is the head at which the objects were packed. It is empty for the base of the job.
 	packed string
 	// lost says, by commit, why the work that is in it cannot be merged any more.
@@ -194,7 +193,6 @@ type record struct {
 	Prefix   string   `json:"prefix"`
 	Format   string   `json:"format"` // of object names: sha1 or sha256
 	Identity identity `json:"identity"`
-	FoldCase bool     `json:"fold_case,omitempty"` // core.ignorecase
 	Sparse   bool     `json:"sparse,omitempty"`
 }
 

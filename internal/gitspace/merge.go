@@ -100,12 +100,6 @@ func (s *Space) mergeOne(
 			return "", conflicts, err
 		}
 	}
-	if s.record.FoldCase {
-		conflicts, err := s.foldedNames(ctx, head, tree)
-		if err != nil || len(conflicts) > 0 {
-			return "", conflicts, err
-		}
-	}
 	parents := []string{head, w.Commit}
 	if s.Policy.History == workflow.HistorySquash {
 		parents = parents[:1]
@@ -254,113 +248,54 @@ func (s *Space) findOthers(ctx context.Context, base, head string, conflicts []e
 	return nil
 }
 
-// foldedNames returns the names that a merge adds and that differ from others only by case: where the user's
-// disk does not tell such names apart, nobody could check them out.
-func (s *Space) foldedNames(ctx context.Context, head, tree string) ([]events.Conflict, error) {
-	out, err := s.git.output(
-		ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", head, tree,
-	)
-	if err != nil || out == "" {
-		return nil, err
-	}
-	dirs := map[string]bool{}
-	for _, name := range fields(out) {
-		for dir := path.Dir(name); ; dir = path.Dir(dir) {
-			dirs[dir] = true
-			if dir == "." {
-				break
-			}
-		}
-	}
-	var conflicts []events.Conflict
-	for dir := range check.ByKey(dirs) {
-		at := tree
-		if dir != "." {
-			if at, err = s.git.line(ctx, s.hub(), "rev-parse", "--verify", tree+":"+dir); err != nil {
-				return nil, err
-			}
-		}
-		out, err := s.git.output(ctx, s.hub(), "ls-tree", "-z", "--name-only", at)
-		if err != nil {
-			return nil, err
-		}
-		seen := make(map[string]string)
-		for _, name := range fields(out) {
-			folded := strings.ToLower(name)
-			if other, twice := seen[folded]; twice {
-				conflicts = append(
-					conflicts,
-					events.Conflict{
-						Path:    path.Join(dir, name),
-						Message: other + " and " + name + " differ only by case, which the user's file system does not support (core.ignorecase)",
-					},
-				)
-			}
-			seen[folded] = name
-		}
-	}
-	return conflicts, nil
-}
-
 // attributesDir is the directory with the .gitattributes files of a head, by which merges choose their drivers.
 func (s *Space) attributesDir() string { return filepath.Join(s.GitDir, "attributes") }
 
 // updateAttributes makes the .gitattributes files those of head.
-func (s *Space) updateAttributes(ctx context.Context, head string) error {
-	if s.attributesOf == head {
+func (s *Space) updateAttributes(ctx context.Context, head string) (err error) {
+	from := s.attributesOf
+	if from == "" {
+		if err := errors.Join(removeAll(s.attributesDir()), os.MkdirAll(s.attributesDir(), 0o777)); err != nil {
+			return err
+		}
+		if from, err = s.git.line(ctx, s.hub(), "hash-object", "-t", "tree", "--stdin"); err != nil { // the empty one
+			return err
+		}
+	}
+	if from == head {
 		return nil
 	}
-	changed := s.attributesOf == ""
-	if !changed {
-		out, err := s.git.output(
-			ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", s.attributesOf, head,
-		)
-		if err != nil {
-			return err
-		}
-		changed = slices.ContainsFunc(fields(out), func(name string) bool { return path.Base(name) == ".gitattributes" })
+	out, err := s.git.output(ctx, s.hub(), "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", from, head,
+		"--", ":(top,glob)**/.gitattributes")
+	if err != nil {
+		return err
 	}
-	if changed {
-		if err := s.writeAttributes(ctx, head); err != nil {
-			return fmt.Errorf("write the attributes of the merged files: %w", err)
+	err = within(s.attributesDir(), func(root *os.Root) error {
+		for pair := range slices.Chunk(fields(out), 2) {
+			name, columns := pair[1], strings.Fields(pair[0])
+			if err := root.RemoveAll(name); err != nil {
+				return err
+			}
+			if !strings.HasPrefix(columns[1], "100") { // it is no file any more
+				continue
+			}
+			text, err := s.git.output(ctx, s.hub(), "cat-file", "blob", columns[3])
+			if err == nil {
+				err = root.MkdirAll(path.Dir(name), 0o777)
+			}
+			if err == nil {
+				err = root.WriteFile(name, []byte(text), 0o644)
+			}
+			if err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write the attributes of the merged files: %w", err)
 	}
 	s.attributesOf = head
-	return nil
-}
-
-// writeAttributes writes the .gitattributes files of head.
-func (s *Space) writeAttributes(ctx context.Context, head string) error {
-	dir := s.attributesDir()
-	if err := errors.Join(removeAll(dir), os.MkdirAll(dir, 0o777)); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer check.Quietly(root.Close)
-	out, err := s.git.output(ctx, s.hub(), "ls-tree", "-r", "-z", "--full-tree", head)
-	if err != nil {
-		return err
-	}
-	for _, field := range fields(out) {
-		meta, name, _ := strings.Cut(field, "\t")
-		columns := strings.Fields(meta)
-		if path.Base(name) != ".gitattributes" || len(columns) != 3 || !strings.HasPrefix(columns[0], "100") {
-			continue
-		}
-		text, err := s.git.output(ctx, s.hub(), "cat-file", "blob", columns[2])
-		if err == nil {
-			err = root.MkdirAll(path.Dir(name), 0o777)
-		}
-		if err == nil {
-			err = root.WriteFile(name, []byte(text), 0o644)
-		}
-		if err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -387,11 +322,7 @@ func (s *Space) Publish(ctx context.Context, head string, settled []Work) error 
 		s.packed = head
 		s.unpacked.Store(0)
 	}
-	if s.loose.Load() < maxLooseRefs {
-		return nil
-	}
-	s.loose.Store(0)
-	return s.packRefs(ctx)
+	return nil
 }
 
 // packEvery is how much work is merged before its objects are packed. A pack takes a tenth of the disk, and

@@ -104,38 +104,6 @@ func TestAttributesThatAnAgentChangesCountForTheNextMerge(t *testing.T) {
 	}
 }
 
-func TestNamesThatDifferByCaseAreAConflictWhereTheDiskFoldsThem(t *testing.T) {
-	t.Parallel()
-	repo, environ := newRepo(t, files{"README": "1\n", "src/Main/x": "1\n", "plain": "1\n"})
-	sh(t, repo, environ, "git config core.ignorecase true")
-	j := openJob(t, repo, repo, environ, workflow.Workspace{})
-	// The disk of this test tells names apart, whatever the setting says, so that an agent can make both.
-	j.environ = append(j.environ, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.ignorecase", "GIT_CONFIG_VALUE_0=false")
-	at := j.head
-	work := func(script string) Work {
-		tree := sh(t, j.hubDir(), append(slices.Clip(environ), "GIT_DIR="+j.hubDir(), "GIT_INDEX_FILE="+filepath.Join(t.TempDir(), "index")),
-			"git read-tree "+at+"; o=$(echo 2 | git hash-object -w --stdin); "+script+"; git commit-tree -p "+at+" -m x $(git write-tree)")
-		j.next++
-		return Work{
-			ItemID: fmt.Sprintf("item_%d", j.next), Index: j.next, Attempt: 1, Base: at,
-			Changes: events.Changes{Commit: tree},
-		}
-	}
-	fine := work("git update-index --add --cacheinfo 100644,$o,src/Main/y")
-	file := work("git update-index --add --cacheinfo 100644,$o,readme")
-	dir := work("git update-index --add --cacheinfo 100644,$o,src/main/y")
-	m, err := j.Merge(t.Context(), at, []Work{fine, file, dir})
-	if err != nil || len(m.Items) != 1 || len(m.Failed) != 2 {
-		t.Fatalf("merged %+v, %v", m, err)
-	}
-	if got := m.Failed[0].Conflicts; len(got) != 1 || got[0].Path != "readme" || !strings.Contains(got[0].Message, "README and readme differ only by case") {
-		t.Errorf("conflicts: %+v", got)
-	}
-	if got := m.Failed[1].Conflicts; len(got) != 1 || got[0].Path != "src/main" {
-		t.Errorf("conflicts: %+v", got)
-	}
-}
-
 func TestSquashMakesOneCommitAnItem(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{History: workflow.HistorySquash})

@@ -20,10 +20,9 @@ import (
 
 // makeHub makes the hub and the template of a new job. The record is written last: without it they are made anew.
 func (s *Space) makeHub(ctx context.Context, start Start) error {
-	fold, _ := lookup(s.user.config, "core.ignorecase")
 	sparse, _ := lookup(s.user.config, "core.sparsecheckout")
 	s.record = record{
-		Base: start.Base, Prefix: s.user.prefix, Format: s.user.format, FoldCase: isTrue(fold),
+		Base: start.Base, Prefix: s.user.prefix, Format: s.user.format,
 		Sparse: len(s.Policy.Sparse) > 0 || isTrue(sparse),
 	}
 	known, err := s.identify(ctx)
@@ -410,9 +409,6 @@ func removeLocks(dir string) error {
 		return nil
 	})
 }
-
-// maxLooseRefs is how many refs are made in the hub before they are packed: a fetch looks at each of them, and loose ones are files.
-const maxLooseRefs = 200
 
 // packRefs packs the refs of the hub, each of which is a file before.
 func (s *Space) packRefs(ctx context.Context) error {

@@ -38,21 +38,14 @@ func TestLocksOfAKilledGitAreRemovedFromTheHub(t *testing.T) {
 	}
 }
 
-// Refs make each fetch slower, so those of merged work are deleted, and from a number on the others are packed.
+// Refs make each fetch slower, so those of merged work are deleted.
 func TestRefsOfTheHubStayFew(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
 	waits, merged := j.does("echo 1 > b"), j.does("echo 2 > c")
-	j.loose.Store(maxLooseRefs)
 	j.merges(merged)
 	if got := j.inHub("git for-each-ref --format='%(refname)'"); got != headRef+"\n"+waits.ref() {
 		t.Errorf("refs: %q", got)
-	}
-	if loose, err := filepath.Glob(filepath.Join(j.hubDir(), "refs", "items", "*", "*")); err != nil || len(loose) > 0 {
-		t.Errorf("loose: %v, %v", loose, err)
-	}
-	if n := j.loose.Load(); n != 0 {
-		t.Errorf("%d are counted", n)
 	}
 }
 
