@@ -154,7 +154,7 @@ func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.
 	for _, n := range nodes {
 		one := simulate.PlannedWorker{
 			Name: n.Name, Slots: n.Slots, Busy: n.Busy,
-			Unfit: n.Unfit(versionText(), o.labels(w)),
+			Unfit: n.Unfit(fleet.Job{V: fleet.Protocol, Version: versionText(), Requires: o.labels(w)}),
 		}
 		if p.Workers = append(p.Workers, one); one.Unfit == "" {
 			p.Slots += n.Slots

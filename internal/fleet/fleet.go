@@ -297,20 +297,21 @@ type Backend interface {
 	Remove(dir string, role Role, name string) ([]string, error)
 }
 
-// Unfit says why a worker would take no part in a job of this version that requires these labels, as far as that is
-// known without the job, or "" if it would.
-func (n Node) Unfit(version string, requires []string) string {
+// Unfit says why a worker would take no part in a job, as far as its protocol, version and labels go, or "" if it
+// would.
+func (n Node) Unfit(j Job) string {
 	switch {
 	case n.Ago > 0:
 		return "it does not respond"
-	case n.V != Protocol:
-		return fmt.Sprintf("it uses fleet protocol %d, and prodigy %s uses %d", n.V, version, Protocol)
-	case n.Version != version:
-		return fmt.Sprintf("it is prodigy %s, and this is %s: install the same version on both", n.Version, version)
+	case n.V != j.V:
+		return fmt.Sprintf("it uses fleet protocol %d, and prodigy %s uses %d", n.V, j.Version, j.V)
+	case n.Version != j.Version:
+		return fmt.Sprintf("it is prodigy %s, and the job is run by prodigy %s: install the same version on both",
+			n.Version, j.Version)
 	case n.Draining:
 		return "it is draining"
 	}
-	for _, label := range requires {
+	for _, label := range j.Requires {
 		if !slices.Contains(n.Labels, label) {
 			return "it lacks " + label
 		}

@@ -178,7 +178,7 @@ func TestAJobThatAllWorkersRefuseSaysWhy(t *testing.T) {
 	if err != nil || r.Metrics.Successful != 3 {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	want := "no workers available (desk: the job requires gpu, which this worker does not have), attempts waiting: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + " --label gpu\n"
+	want := "no workers available (desk: it lacks gpu), attempts waiting: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + " --label gpu\n"
 	if !strings.HasSuffix(said.String(), want) {
 		t.Errorf("got %q, want %q at its end", said, want)
 	}

@@ -67,8 +67,8 @@ func TestAWorkerThatIsSilentIsListed(t *testing.T) {
 				t.Errorf("it has something of %q", id)
 			}
 		}
-		if found.Host != "far" || found.Slots != 2 || found.Ago < 3*found.Every || found.Unfit("test", nil) == "" {
-			t.Errorf("got %+v, which is fit for a job: %q", found, found.Unfit("test", nil))
+		if found.Host != "far" || found.Slots != 2 || found.Ago < 3*found.Every || found.Unfit(fleet.Job{}) == "" {
+			t.Errorf("got %+v, which is fit for a job: %q", found, found.Unfit(fleet.Job{}))
 		}
 		all := f.nodesOf(f.address())
 		if a := all["a"]; a.Ago != 0 || a.Silent() || all["old"].Version != "0" || all["odd"].Silent() {

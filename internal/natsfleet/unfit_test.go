@@ -22,9 +22,9 @@ func TestWhatAWorkerLacks(t *testing.T) {
 		want   string // empty: it takes part
 	}{
 		"nothing":              {func(*fleet.Job, *fleet.WorkerOptions) {}, ""},
-		"an older job":         {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.V, j.Version = 1, "0.1" }, "prodigy 0.1 uses fleet protocol 1, and this worker, prodigy 1.0, uses"},
-		"another version":      {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Version = "1.1" }, "the job is run by prodigy 1.1, and this worker is prodigy 1.0: install the same version on both"},
-		"a label":              {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Requires = []string{"gpu", "big"} }, "the job requires big, which this worker does not have"},
+		"an older job":         {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.V, j.Version = 1, "0.1" }, "and prodigy 0.1 uses 1"},
+		"another version":      {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Version = "1.1" }, "it is prodigy 1.0, and the job is run by prodigy 1.1: install the same version on both"},
+		"a label":              {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Requires = []string{"gpu", "big"} }, "it lacks big"},
 		"the directory":        {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir = filepath.Join(shared, "other") }, "the working directory is not shared with here: " + filepath.Join(shared, "other", ".prodigy-fleet-k")},
 		"one of its own":       {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Dir, o.Dir = "/nowhere", shared }, ""},
 		"its own is not there": {func(_ *fleet.Job, o *fleet.WorkerOptions) { o.Dir = filepath.Join(shared, "other") }, filepath.Join(shared, "other") + " (--dir) is not a directory on here"},
@@ -33,11 +33,11 @@ func TestWhatAWorkerLacks(t *testing.T) {
 		"files are sent":       {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Files = "/nowhere", "list" }, ""},
 		"git":                  {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Seed, o.Environ = "seed", nil }, "workspaces need git, which is not on PATH"},
 		"git, not needed":      {func(_ *fleet.Job, o *fleet.WorkerOptions) { o.Environ = nil }, ""},
-		"a program":            {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Programs = []string{"sh", "no-such-cli"} }, "the job needs no-such-cli, which is not on this worker's PATH"},
+		"a program":            {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Programs = []string{"sh", "no-such-cli"} }, "no-such-cli is not on its PATH"},
 		"programs":             {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Programs = []string{"sh"} }, ""},
 		"a sent program":       {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Programs = []string{"./no-such-cli"} }, ""},
-		"a program, files":     {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Files, j.Programs = "list", []string{"no-such-cli"} }, "the job needs no-such-cli"},
-		"a program, git":       {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Seed, j.Programs = "seed", []string{"no-such-cli"} }, "the job needs no-such-cli"},
+		"a program, files":     {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Files, j.Programs = "list", []string{"no-such-cli"} }, "no-such-cli is not on its PATH"},
+		"a program, git":       {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Seed, j.Programs = "seed", []string{"no-such-cli"} }, "no-such-cli is not on its PATH"},
 		"workspaces":           {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Seed = "/nowhere", "seed" }, ""},
 	} {
 		j, o := fits, fleet.WorkerOptions{Version: "1.0", Labels: []string{"gpu", "linux/amd64"}, Environ: os.Environ()}
@@ -47,7 +47,7 @@ func TestWhatAWorkerLacks(t *testing.T) {
 		}
 		w := newWorker(o)
 		w.life = t.Context()
-		w.node.Host = "here"
+		w.node = fleet.Node{V: fleet.Protocol, Version: o.Version, Labels: o.Labels, Host: "here"}
 		if got := w.unfit(j); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}

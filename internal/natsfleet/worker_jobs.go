@@ -167,7 +167,7 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 		}
 		j.Job, j.untrusted, j.refuses = now, untrusted != nil, refuses
 		if j.refuses != "" && before.Owner != now.Owner {
-			w.o.Say(fmt.Sprintf("cannot join job %s: %s", now.ID, j.refuses))
+			w.o.Say(fmt.Sprintf("worker %s cannot join job %s: %s", w.o.Name, now.ID, j.refuses))
 		}
 		if now.Stop != "" {
 			j.stop()
@@ -183,23 +183,10 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 
 // unfit returns why the worker cannot take part in a job, or nothing.
 func (w *worker) unfit(j fleet.Job) string {
-	if j.V != fleet.Protocol {
-		return fmt.Sprintf("prodigy %s uses fleet protocol %d, and this worker, prodigy %s, uses %d",
-			j.Version, j.V, w.o.Version, fleet.Protocol)
-	}
-	if j.Version != w.o.Version {
-		return fmt.Sprintf("the job is run by prodigy %s, and this worker is prodigy %s: install the same "+
-			"version on both",
-			j.Version, w.o.Version)
-	}
-	for _, label := range j.Requires {
-		if !slices.Contains(w.o.Labels, label) {
-			return fmt.Sprintf("the job requires %s, which this worker does not have", label)
-		}
-	}
-	if lacks := lacking(j.Programs); len(lacks) > 0 {
-		return fmt.Sprintf("the job needs %s, which is not on this worker's PATH: install it on %s, or start the "+
-			"worker with a PATH that has it", lacks[0], w.node.Host)
+	node := w.node
+	node.Lacks = lacking(j.Programs)
+	if why := node.Unfit(j); why != "" {
+		return why
 	}
 	if j.Guards.Any() && !limit.CanMeasure && w.o.Machine == nil {
 		return "the job has guards, and the free resources of this machine cannot be measured"
