@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
@@ -137,7 +136,7 @@ func OpenClone(ctx context.Context, c Config, seed Seed, store string) (*Space, 
 	if text, ok := seed.Files["shallow"]; ok {
 		shallow["shallow"] = text
 	}
-	// The files are written anew, which PruneStores takes for the time at which the store was used last.
+	// The files are written anew, by which it is seen when the store was used last.
 	if err := writeGitDir(store, "", formatConfig(own), shallow); err != nil {
 		return nil, fmt.Errorf("create the object store: %w", err)
 	}
@@ -355,61 +354,26 @@ func (s *Space) Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, 
 // RemoveClone deletes the directories of a clone. Agents may have taken permissions away.
 func RemoveClone(dir string) error { return removeAll(dir) }
 
-// PruneStores deletes stores that were not used for longest, until those in dir have at most so many bytes, and
-// packs the others where it is worth it. Those in use stay as they are.
-func PruneStores(ctx context.Context, dir string, most int64, environ []string, inUse func(name string) bool) error {
-	entries, err := os.ReadDir(dir)
+// RepackStores packs those stores in dir that have many packs, but for those in use.
+func RepackStores(ctx context.Context, dir string, environ []string, inUse func(name string) bool) error {
+	packs, err := filepath.Glob(filepath.Join(dir, "*", "objects", "pack", "*.pack"))
 	if err != nil {
-		return check.Unless(err, fs.ErrNotExist)
+		return err
 	}
-	type store struct {
-		name string
-		size int64
-		used time.Time
+	count := map[string]int{}
+	for _, name := range packs {
+		count[filepath.Dir(filepath.Dir(filepath.Dir(name)))]++
 	}
-	var all []store
-	total := int64(0)
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
+	g := newGit(Config{Environ: environ})
+	for store, n := range count {
+		if n <= manyPacks || inUse(filepath.Base(store)) {
 			continue
 		}
-		one := store{name: e.Name(), used: info.ModTime()}
-		err = filepath.WalkDir(filepath.Join(dir, one.name), func(_ string, e fs.DirEntry, err error) error {
-			if err == nil && !e.IsDir() {
-				if info, err := e.Info(); err == nil {
-					one.size += info.Size()
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if err := g.find(ctx); err != nil {
 			return err
 		}
-		total += one.size
-		all = append(all, one)
-	}
-	slices.SortFunc(all, func(a, b store) int { return a.used.Compare(b.used) })
-	g := newGit(Config{Environ: environ})
-	for _, one := range all {
-		path := filepath.Join(dir, one.name)
-		if inUse(one.name) {
-			continue
-		}
-		if total > most {
-			if err := removeAll(path); err != nil {
-				return err
-			}
-			total -= one.size
-			continue
-		}
-		if packs, _ := filepath.Glob(filepath.Join(path, "objects", "pack", "*.pack")); len(packs) > manyPacks {
-			if err := g.find(ctx); err != nil {
-				return err
-			}
-			if err := g.do(ctx, bare(path), "repack", "-a", "-d", "-k", "-q"); err != nil {
-				return err
-			}
+		if err := g.do(ctx, bare(store), "repack", "-a", "-d", "-k", "-q"); err != nil {
+			return err
 		}
 	}
 	return nil

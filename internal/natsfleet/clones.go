@@ -114,7 +114,11 @@ func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) 
 	w.storing.Lock()
 	defer w.storing.Unlock()
 	stores := filepath.Join(w.o.Home, "repositories")
-	if err := gitspace.PruneStores(ctx, stores, mostStored, w.o.Environ, w.usesStore); err != nil {
+	err = pruneOldest(stores, mostStored, w.usesStore)
+	if err == nil {
+		err = gitspace.RepackStores(ctx, stores, w.o.Environ, w.usesStore)
+	}
+	if err != nil {
 		w.o.Say("cached repositories: " + err.Error())
 	}
 	dir := filepath.Join(w.o.Home, "jobs", j.key, newInstance())

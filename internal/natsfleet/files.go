@@ -20,6 +20,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
 	"prodigy/internal/fleet"
+	"prodigy/internal/gitspace"
 	"prodigy/internal/retry"
 	"prodigy/internal/reuse"
 )
@@ -126,20 +127,17 @@ func (c *coordinator) sendAgain(name string) error {
 		defer check.Quietly(root.Close)
 		is, err = c.sendFile(c.life, root, name)
 	}
-	_, unreadable := errors.AsType[*fs.PathError](err)
-	switch {
-	case err == nil && is.Sum == was.Sum:
+	if err == nil && is.Sum == was.Sum {
 		return nil
-	case err == nil:
-		err = fmt.Errorf("files: the broker lost %s, and the file has changed since the job started: resume the "+
-			"job to send it again", name)
-	case unreadable, errors.Is(err, fleet.ErrRefused):
-		err = fmt.Errorf("files: the broker lost %s, and the file cannot be sent again: %w", name, err)
-	default: // the broker does not keep it now
-		return overError{err}
 	}
-	c.stop(err)
-	return overError{err}
+	if err == nil {
+		err = fleet.Refusef("it has changed since the job started: resume the job to send it again")
+	}
+	_, unreadable := errors.AsType[*fs.PathError](err)
+	if err = fmt.Errorf("files: the broker lost %s: %w", name, err); unreadable || errors.Is(err, fleet.ErrRefused) {
+		c.stop(err)
+	}
+	return overError{err} // also when the broker does not keep it now
 }
 
 // install writes a file below a directory, whole or not at all. No link leads it out of there.
@@ -207,7 +205,9 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 		}
 	}
 	j.dirs[list] = dir
-	return dir, w.prune()
+	w.caching.Lock()
+	defer w.caching.Unlock()
+	return dir, pruneOldest(filepath.Join(w.o.Home, "cache"), mostCached, func(string) bool { return false })
 }
 
 // cached returns a file with the content of one that a job has sent, which it fetches if no job has before.
@@ -247,32 +247,43 @@ func (w *worker) cached(ctx context.Context, j *workerJob, f fleet.File) (string
 	return name, err
 }
 
-// prune removes the files from the cache that were not used for longest, until there is not too much.
-func (w *worker) prune() error {
-	w.caching.Lock()
-	defer w.caching.Unlock()
-	dir := filepath.Join(w.o.Home, "cache")
+// pruneOldest removes the files and directories in dir that were not used for longest, but for those in use, until they
+// have at most so many bytes.
+func pruneOldest(dir string, most int64, inUse func(name string) bool) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return check.Unless(err, fs.ErrNotExist)
 	}
-	var files []fs.FileInfo
-	total := int64(0)
+	var all []fs.FileInfo
+	sizes, total := map[string]int64{}, int64(0)
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil {
-			files = append(files, info)
-			total += info.Size()
+		info, err := e.Info()
+		if err != nil {
+			continue
 		}
+		all = append(all, info)
+		_ = filepath.WalkDir(filepath.Join(dir, e.Name()), func(_ string, inside fs.DirEntry, err error) error {
+			if err == nil && !inside.IsDir() {
+				if info, err := inside.Info(); err == nil {
+					sizes[e.Name()] += info.Size()
+				}
+			}
+			return nil
+		})
+		total += sizes[e.Name()]
 	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, f := range files {
-		if total <= mostCached {
+	slices.SortFunc(all, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, one := range all {
+		if total <= most {
 			break
 		}
-		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
+		if inUse(one.Name()) {
+			continue
+		}
+		if err := gitspace.RemoveClone(filepath.Join(dir, one.Name())); err != nil {
 			return err
 		}
-		total -= f.Size()
+		total -= sizes[one.Name()]
 	}
 	return nil
 }

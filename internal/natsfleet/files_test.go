@@ -391,8 +391,8 @@ func TestAWorkerCannotSendTooMuch(t *testing.T) {
 func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(path string) error{
-		"the file has changed since the job started": func(path string) error { return os.WriteFile(path, []byte("changed"), 0o600) },
-		"the file cannot be sent again":              os.Remove,
+		"it has changed since the job started": func(path string) error { return os.WriteFile(path, []byte("changed"), 0o600) },
+		"no such file or directory":            os.Remove,
 	} {
 		t.Run(want, func(t *testing.T) {
 			f := newField(t)
@@ -414,7 +414,7 @@ func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 			if _, err := c.invoke(fleet.Call{Method: callSendAgain, Args: encoded(callArgs{Name: "in"})}); err == nil {
 				t.Error("it is sent again")
 			}
-			if len(causes) != 1 || !strings.Contains(causes[0].Error(), "the broker lost in, and "+want) {
+			if len(causes) != 1 || !strings.Contains(causes[0].Error(), "the broker lost in: ") || !strings.Contains(causes[0].Error(), want) {
 				t.Errorf("the run is stopped with %v, want %q", causes, want)
 			}
 		})
@@ -452,5 +452,29 @@ func TestAFileThatIsLostIsSentAgain(t *testing.T) {
 				t.Errorf("got %q, %v, %v, want the file", data, err, readErr)
 			}
 		})
+	}
+}
+
+// What was not used for longest goes, but for what is in use.
+func TestWhatAWorkerKeepsForOthersIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	for days, name := range []string{"new/data", "used/data", "old"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, make([]byte, 1000), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		at, entry := time.Now().AddDate(0, 0, -days), strings.Split(name, "/")[0]
+		if err := os.Chtimes(filepath.Join(dir, entry), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, most := range []int64{2500, 1500} {
+		if err := pruneOldest(dir, most, func(name string) bool { return name == "used" }); err != nil {
+			t.Fatal(err)
+		}
+		left, _ := filepath.Glob(filepath.Join(dir, "*"))
+		if want := map[int64]int{2500: 2, 1500: 1}[most]; len(left) != want || filepath.Base(left[want-1]) != "used" {
+			t.Errorf("left of at most %d bytes: %v", most, left)
+		}
 	}
 }
