@@ -207,14 +207,11 @@ func (o *fleetCommandOptions) list(ctx context.Context, con *console, _ []string
 	for _, n := range nodes {
 		one := nodeShown{
 			Name: n.Name, Host: n.Host, Version: n.Version, Slots: n.Slots, Busy: n.Busy, Labels: n.Labels,
-			Draining: n.Draining, Short: n.Short[""], Began: n.Began,
+			Draining: n.Draining, Short: n.Short, Began: n.Began,
 			Last: now.Add(-n.Ago), Silent: n.Silent(), Jobs: []jobHeld{}, ago: n.Ago,
 		}
-		for key, id := range n.Jobs {
-			one.Jobs = append(one.Jobs, jobHeld{
-				JobID: id, Items: len(n.Holds[key]), Refused: n.Refuses[key],
-				Short: cmp.Or(n.Short[""], n.Short[key]),
-			})
+		for _, j := range n.Jobs {
+			one.Jobs = append(one.Jobs, jobHeld{j.ID, j.Items, j.Refuses, cmp.Or(n.Short, j.Short)})
 		}
 		slices.SortFunc(one.Jobs, func(a, b jobHeld) int { return cmp.Compare(a.JobID, b.JobID) })
 		shown = append(shown, one)

@@ -211,15 +211,21 @@ type Node struct {
 	Began    time.Time `json:"began"`
 	Now      time.Time `json:"now"` // when it says this, by its clock
 	// since a coordinator heard of it last, of one that does not answer itself, or 0
-	Ago     time.Duration      `json:"ago,omitempty"`
-	Every   time.Duration      `json:"every,omitempty"` // with Ago: how often that coordinator should hear of it
-	Holds   map[string][]int64 `json:"holds"`           // tokens of what has not ended, by the key of its job
-	Refuses map[string]string  `json:"refuses"`         // jobs that it takes no part in, and why
-	// jobs that it begins nothing of now, and what its machine has too little of; with an empty key all
-	Short map[string]string `json:"short,omitempty"`
-	Jobs  map[string]string `json:"jobs,omitempty"` // ids of the jobs by their keys
+	Ago   time.Duration      `json:"ago,omitempty"`
+	Every time.Duration      `json:"every,omitempty"` // with Ago: how often that coordinator should hear of it
+	Jobs  map[string]NodeJob `json:"jobs,omitempty"`  // by their keys
+	// Short is what its machine has too little of to begin anything now.
+	Short string `json:"short,omitempty"`
 	// of the programs that it was asked about, those that are not on its PATH
 	Lacks []string `json:"lacks,omitempty"`
+}
+
+// NodeJob is a job as a worker describes what it has of it.
+type NodeJob struct {
+	ID      string `json:"id"`
+	Items   int    `json:"items,omitempty"`   // that have not ended
+	Refuses string `json:"refuses,omitempty"` // why it takes no part
+	Short   string `json:"short,omitempty"`   // what its machine has too little of to begin anything of it now
 }
 
 // IDOf returns the id that an instance begins with, which is the public key of its credentials if it has some.

@@ -26,8 +26,8 @@ type Ledger struct {
 	lost     map[int64]*LostAttempt // by token; the oldest are forgotten
 	order    []int64                // their tokens, and those of some whose ends are known
 
-	boxes   map[string]*box // what workers are to be told, by instance
-	dirty   []string        // instances that something is to be sent to
+	letters map[string]*Letter // what workers are to be told, by instance
+	waiting []string           // instances with letters, in order; some may have ended since
 	effects Effects
 }
 
@@ -83,7 +83,7 @@ func NewLedger(lease, every time.Duration, now time.Time) *Ledger {
 	return &Ledger{
 		Dispatcher: NewDispatcher(lease, every, now),
 		members:    map[string]bool{}, ends: map[int64]error{}, left: map[int64]bool{},
-		pending: map[string][]Ending{}, reported: map[int64]bool{}, lost: map[int64]*LostAttempt{}, boxes: map[string]*box{},
+		pending: map[string][]Ending{}, reported: map[int64]bool{}, lost: map[int64]*LostAttempt{}, letters: map[string]*Letter{},
 	}
 }
 
@@ -149,12 +149,11 @@ func (l *Ledger) dispatch(now time.Time) {
 		if g.Times > MostTimes {
 			l.effects.Stuck = append(l.effects.Stuck, g.Token)
 		}
-		b := l.box(g.Instance)
-		if b.Tasks == nil {
-			b.Tasks = map[int64][]int64{}
+		letter := l.send(g.Instance)
+		if letter.Tasks == nil {
+			letter.Tasks = map[int64][]int64{}
 		}
-		b.Tasks[g.Round] = append(b.Tasks[g.Round], g.Token)
-		l.send(g.Instance)
+		letter.Tasks[g.Round] = append(letter.Tasks[g.Round], g.Token)
 	}
 }
 
@@ -169,9 +168,8 @@ func (l *Ledger) EndAlone(token int64, cause error, now time.Time) {
 // the attempt, this is said again.
 func (l *Ledger) sayEnd(token int64) {
 	if instance := l.HolderOf(token); l.ends[token] != nil && instance != "" {
-		b := l.box(instance)
-		b.End = append(b.End, token)
-		l.send(instance)
+		letter := l.send(instance)
+		letter.End = append(letter.End, token)
 	}
 }
 
@@ -179,9 +177,8 @@ func (l *Ledger) sayEnd(token int64) {
 func (l *Ledger) Hurry(tokens []int64) {
 	for _, token := range tokens {
 		if instance := l.HolderOf(token); instance != "" {
-			b := l.box(instance)
-			b.Due = append(b.Due, token)
-			l.send(instance)
+			letter := l.send(instance)
+			letter.Due = append(letter.Due, token)
 		}
 	}
 }
@@ -222,20 +219,20 @@ func (l *Ledger) Remember(instances []string) {
 }
 
 func (l *Ledger) status(w WorkerStatus, now time.Time) {
-	b := l.box(w.Instance)
 	over, again := l.Update(w, now)
 	for _, token := range over {
 		if !l.reported[token] && !l.left[token] {
-			b.Over = append(b.Over, token)
+			letter := l.send(w.Instance)
+			letter.Over = append(letter.Over, token)
 		}
+	}
+	if again {
+		l.send(w.Instance).Again = true
 	}
 	if w.Full && len(l.ends) > 0 {
 		for _, token := range w.Holds {
 			l.sayEnd(token)
 		}
-	}
-	if b.Again = b.Again || again; b.Again || len(b.Over) > 0 {
-		l.send(w.Instance)
 	}
 	l.dispatch(now)
 	if !w.Gone {
@@ -246,7 +243,7 @@ func (l *Ledger) status(w WorkerStatus, now time.Time) {
 	if w.Full && len(w.Holds) == 0 && !l.Knows(w.Instance) {
 		l.effects.Gone = append(l.effects.Gone, w.Instance)
 	}
-	delete(l.boxes, w.Instance)
+	delete(l.letters, w.Instance)
 }
 
 // Ended notes that an instance has ended, as WorkerEnded does.
@@ -257,16 +254,9 @@ func (l *Ledger) Ended(who Holder, left []int64, now time.Time) {
 
 // SayAgain has all workers say again what they may have said while nobody could hear them.
 func (l *Ledger) SayAgain() {
-	for instance, b := range l.boxes {
-		b.Again = true
-		l.send(instance)
+	for instance := range l.workers {
+		l.send(instance).Again = true
 	}
-}
-
-// box is what is to be sent to a worker.
-type box struct {
-	Letter
-	dirty bool
 }
 
 // Letter is what is to be sent to a worker at once.
@@ -276,24 +266,19 @@ type Letter struct {
 	Orders
 }
 
-func (l *Ledger) box(instance string) *box {
-	b := l.boxes[instance]
-	if b == nil {
-		b = &box{}
-		l.boxes[instance] = b
+// letter returns the next letter to a worker, in which there may be something already.
+func (l *Ledger) letter(instance string) *Letter {
+	letter := l.letters[instance]
+	if letter == nil {
+		letter = &Letter{Instance: instance}
+		l.letters[instance] = letter
+		l.waiting = append(l.waiting, instance)
 	}
-	return b
+	return letter
 }
 
-// send has what there is for a worker sent.
-func (l *Ledger) send(instance string) {
-	l.mark(instance)
+// send returns the next letter to a worker, and has it sent.
+func (l *Ledger) send(instance string) *Letter {
 	l.effects.Send = true
-}
-
-func (l *Ledger) mark(instance string) {
-	if b := l.box(instance); !b.dirty {
-		b.dirty = true
-		l.dirty = append(l.dirty, instance)
-	}
+	return l.letter(instance)
 }

@@ -166,25 +166,23 @@ func (l *Ledger) ack(r Report) { l.acknowledge(r.Holder.Instance, Ack{Token: r.T
 
 // acknowledge sends an acknowledgement in a moment, so that it mostly goes with what its worker is given next.
 func (l *Ledger) acknowledge(instance string, a Ack) {
-	b := l.box(instance)
-	if last := len(b.Acks) - 1; last >= 0 && b.Acks[last].Token == a.Token {
-		b.Acks[last].Index = max(b.Acks[last].Index, a.Index)
+	letter := l.letter(instance)
+	if last := len(letter.Acks) - 1; last >= 0 && letter.Acks[last].Token == a.Token {
+		letter.Acks[last].Index = max(letter.Acks[last].Index, a.Index)
 	} else {
-		b.Acks = append(b.Acks, a)
+		letter.Acks = append(letter.Acks, a)
 	}
-	l.mark(instance)
 	l.effects.Ack = true
 }
 
 // Next returns what is to be sent next. It reports false if nothing is.
 func (l *Ledger) Next() (Letter, bool) {
-	for len(l.dirty) > 0 {
-		instance := l.dirty[0]
-		l.dirty = l.dirty[1:]
-		if b := l.boxes[instance]; b != nil {
-			letter := b.Letter
-			letter.Instance, b.dirty, b.Letter = instance, false, Letter{}
-			return letter, true
+	for len(l.waiting) > 0 {
+		instance := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		if letter := l.letters[instance]; letter != nil {
+			delete(l.letters, instance)
+			return *letter, true
 		}
 	}
 	return Letter{}, false

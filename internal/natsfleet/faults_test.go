@@ -281,7 +281,7 @@ func TestAWorkerThatIsUnfitTakesNoPart(t *testing.T) {
 	old := f.worker("old", 3, func(o *fleet.WorkerOptions) { o.Version = "older" })
 	f.worker("a", 2, nil)
 	f.once(f.run(source(4, 4, twice, ""), nil), 4)
-	if !strings.Contains(old.said.String(), "run by prodigy test, and this worker is prodigy older") {
+	if !strings.Contains(old.said.String(), "it is prodigy older, and the job is run by prodigy test") {
 		t.Errorf("got %q, want both versions", old.said)
 	}
 }

@@ -50,12 +50,12 @@ func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
 					t.Error(err)
 				}
 				for _, n := range nodes {
-					short := ""
-					for _, why := range n.Short {
-						short = why
+					short := n.Short
+					for _, j := range n.Jobs {
+						short += j.Short
 					}
 					if (n.Name == "small") != strings.Contains(short, "free disk space is 3 MB, min_free_disk is 5.0 GB") {
-						t.Errorf("worker %s says %q", n.Name, n.Short)
+						t.Errorf("worker %s says %q", n.Name, short)
 					}
 				}
 				room.Store(true)

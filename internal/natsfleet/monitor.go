@@ -23,10 +23,8 @@ func (c *coordinator) monitor() {
 	tick, look := time.NewTicker(often), time.NewTicker(min(often, starvedFor/2))
 	defer tick.Stop()
 	defer look.Stop()
-	tended, lock := time.Now(), renewal{time.Now()}
-	var away absence
-	var alone starvation
-	var suspected suspicion
+	m := &monitoring{coordinator: c, renewed: time.Now()}
+	tended := time.Now()
 	for {
 		select {
 		case <-c.life.Done():
@@ -34,33 +32,33 @@ func (c *coordinator) monitor() {
 		case <-look.C:
 			now := time.Now()
 			if !c.nc.IsConnected() {
-				away.missing(c, now, now)
+				m.missing(now, now)
 				continue
 			}
-			alone.look(c, now)
+			m.lookForWorkers(now)
 			c.lookForSilence(now)
 			continue
 		case <-tick.C:
 		}
 		asked := time.Now()
 		if !c.nc.IsConnected() {
-			away.missing(c, asked, asked)
+			m.missing(asked, asked)
 			continue
 		}
 		if err := c.nc.FlushTimeout(often); err != nil { // nobody can be heard
-			away.missing(c, asked, time.Now())
+			m.missing(asked, time.Now())
 			c.turn(c.restartLeases)
 			continue
 		}
-		if away.told {
+		if m.away.told {
 			c.notify("the broker is reachable again")
 		}
-		away.spell = spell{}
+		m.away = spell{}
 		now := time.Now()
-		lock.look(c, now)
+		m.renew(now)
 		c.announce(false)
 		c.lookAtStore(now)
-		suspected.look(c, now)
+		m.endLost(now)
 		c.releaseTickets(now)
 		if now.Sub(tended) > c.slow.tendEvery && c.slow.tending.CompareAndSwap(false, true) {
 			tended = now
@@ -76,14 +74,21 @@ func (c *coordinator) monitor() {
 	}
 }
 
-// starvation is a time in which attempts wait and no worker takes part.
-type starvation struct{ spell }
+// monitoring is what a monitor has seen so far.
+type monitoring struct {
+	*coordinator
+	away      spell        // the broker does not answer
+	stopped   bool         // the run was asked to stop for that
+	alone     spell        // attempts wait, and no worker takes part
+	renewed   time.Time    // when the lock of the job was
+	suspected []fleet.Loss // attempts whose workers were silent the last time
+}
 
 // starvedFor is how long that may last before somebody is told.
 const starvedFor = 2 * time.Second
 
-// look says once that attempts wait for a worker, and why the workers that there are do not join.
-func (d *starvation) look(c *coordinator, now time.Time) {
+// lookForWorkers says once that attempts wait for a worker, and why the workers that there are do not join.
+func (c *monitoring) lookForWorkers(now time.Time) {
 	alone, waiting, refusing := false, 0, ""
 	c.turn(func(s *jobState) {
 		alone = s.ledger.NoWorkers() && s.mailbox.ups != nil && !s.ledger.Halted
@@ -91,8 +96,8 @@ func (d *starvation) look(c *coordinator, now time.Time) {
 	})
 	switch {
 	case !alone:
-		*d = starvation{}
-	case d.lasts(now, starvedFor):
+		c.alone = spell{}
+	case c.alone.lasts(now, starvedFor):
 		flags := append([]string{c.o.WorkerFlags()}, c.o.Requires...)
 		c.notify("no workers available%s, attempts waiting: %d; start one with: prodigy worker %s", refusing,
 			waiting, strings.Join(flags, " --label "))
@@ -117,17 +122,15 @@ func (c *coordinator) lookForSilence(now time.Time) {
 	}
 }
 
-// renewal follows when the lock of the job was renewed.
-type renewal struct{ last time.Time }
-
-// look renews the lock when it is time, and more often while the broker refuses things: it may have room again.
-func (r *renewal) look(c *coordinator, now time.Time) {
+// renew renews the lock of the job when it is time, and more often while the broker refuses things: it may have room
+// again.
+func (c *monitoring) renew(now time.Time) {
 	refused := false
 	c.turn(func(s *jobState) { refused = s.refuses.now(now) })
-	if past := now.Sub(r.last); past <= c.o.Lease/4 && (!refused || past <= refusedFor/5) {
+	if past := now.Sub(c.renewed); past <= c.o.Lease/4 && (!refused || past <= refusedFor/5) {
 		return
 	}
-	r.last = now
+	c.renewed = now
 	ctx, cancel := context.WithTimeout(c.life, requestTime)
 	defer cancel()
 	if err := c.renewLock(ctx); errors.Is(err, errTaken) {
@@ -137,12 +140,9 @@ func (r *renewal) look(c *coordinator, now time.Time) {
 	}
 }
 
-// suspicion has the attempts whose workers were silent the last time.
-type suspicion struct{ of []fleet.Loss }
-
-// look ends the attempts that are lost. What was read when it was asked about has been taken by the next time, so an
+// endLost ends the attempts that are lost. What was read when it was asked about has been taken by the next time, so an
 // attempt is lost when its worker is silent twice.
-func (s *suspicion) look(c *coordinator, now time.Time) {
+func (c *monitoring) endLost(now time.Time) {
 	unread := 0
 	var silent []fleet.Loss
 	c.turn(func(j *jobState) { silent, unread = j.ledger.Lost(now), j.mailbox.unread() })
@@ -153,7 +153,7 @@ func (s *suspicion) look(c *coordinator, now time.Time) {
 	c.turn(func(j *jobState) {
 		for _, lost := range silent {
 			switch {
-			case !slices.Contains(s.of, lost) || !c.endLost(j, lost):
+			case !slices.Contains(c.suspected, lost) || !c.coordinator.endLost(j, lost):
 			case lost.Missing:
 				forgot[lost.Node]++
 			default:
@@ -161,7 +161,7 @@ func (s *suspicion) look(c *coordinator, now time.Time) {
 			}
 		}
 	})
-	s.of = silent
+	c.suspected = silent
 	for node, n := range check.ByKey(had) {
 		c.notify("worker %s lost, reassigning its attempts: %d", cmp.Or(node, "(of the previous run)"),
 			n)
@@ -198,21 +198,15 @@ func (m mailbox) unread() (n int) {
 // shortAbsence is how long the broker may be away before somebody is told.
 const shortAbsence = 5 * time.Second
 
-// absence follows how long the broker does not answer.
-type absence struct {
-	spell
-	over bool // the run was asked to stop
-}
-
 // missing notes that the broker does not answer what it was asked at a time, and stops the run when that lasts too
 // long. Nobody can tell workers to end what they run, so it is left to the resume at once.
-func (a *absence) missing(c *coordinator, asked, now time.Time) {
-	a.since = cmp.Or(a.since, asked)
-	if a.lasts(now, shortAbsence) {
+func (c *monitoring) missing(asked, now time.Time) {
+	c.away.since = cmp.Or(c.away.since, asked)
+	if c.away.lasts(now, shortAbsence) {
 		c.notify("broker unreachable: running items continue for most of a lease, no new items start")
 	}
-	if !a.over && c.o.Patience > 0 && now.Sub(a.since) >= c.o.Patience {
-		a.over = true
+	if !c.stopped && c.o.Patience > 0 && now.Sub(c.away.since) >= c.o.Patience {
+		c.stopped = true
 		c.stop(fmt.Errorf("broker unreachable for %s (--broker-patience)", c.o.Patience))
 		c.turn(func(s *jobState) { s.ledger.Halt() })
 		c.turn(func(s *jobState) { s.leave(everyFlight) })

@@ -98,8 +98,8 @@ func (b workerBook) nodes(key, jobID string, every time.Duration, held func(inst
 		if tokens := held(instance); len(tokens) > 0 && !w.at.IsZero() {
 			list = append(list, fleet.Node{
 				V: fleet.Protocol, Instance: instance, Name: w.name, Host: w.host, Slots: w.slots, Busy: len(tokens),
-				Ago: max(1, now.Sub(w.at)), Every: every, Jobs: map[string]string{key: jobID},
-				Holds: map[string][]int64{key: tokens},
+				Ago: max(1, now.Sub(w.at)), Every: every,
+				Jobs: map[string]fleet.NodeJob{key: {ID: jobID, Items: len(tokens)}},
 			})
 		}
 	}
@@ -134,13 +134,12 @@ func withSilent(answering, heard []fleet.Node) []fleet.Node {
 	}
 	silent := map[string]fleet.Node{}
 	for _, n := range heard {
-		if n.Instance == "" || n.Ago <= 0 || n.Jobs == nil || n.Holds == nil || present[n.Instance] {
+		if n.Instance == "" || n.Ago <= 0 || n.Jobs == nil || present[n.Instance] {
 			continue
 		}
 		if other, known := silent[n.Instance]; known {
 			n.Ago, n.Every, n.Busy = min(n.Ago, other.Ago), max(n.Every, other.Every), n.Busy+other.Busy
 			maps.Copy(n.Jobs, other.Jobs)
-			maps.Copy(n.Holds, other.Holds)
 		}
 		silent[n.Instance] = n
 	}

@@ -58,13 +58,13 @@ func TestAWorkerThatIsSilentIsListed(t *testing.T) {
 		var found fleet.Node
 		if !eventually(func() bool {
 			found = f.nodesOf(f.address())["ghost"]
-			return len(found.Holds) > 0 && found.Silent()
+			return len(found.Jobs) > 0 && found.Silent()
 		}) {
 			t.Errorf("the ghost is %+v, want that it has something and is silent", found)
 		}
-		for _, id := range found.Jobs {
-			if !strings.HasPrefix(id, "mapreduce-") {
-				t.Errorf("it has something of %q", id)
+		for _, j := range found.Jobs {
+			if !strings.HasPrefix(j.ID, "mapreduce-") || j.Items == 0 {
+				t.Errorf("it has something of %+v", j)
 			}
 		}
 		if found.Host != "far" || found.Slots != 2 || found.Ago < 3*found.Every || found.Unfit(fleet.Job{}) == "" {
@@ -107,7 +107,7 @@ func TestARosterForgetsWhoHasEnded(t *testing.T) {
 	var names []string
 	for _, n := range nodes {
 		names = append(names, n.Name)
-		if n.Ago != 5*time.Second || n.Every != time.Second || n.Jobs["key"] != "job" || len(n.Holds["key"]) != 2 {
+		if n.Ago != 5*time.Second || n.Every != time.Second || n.Jobs["key"] != (fleet.NodeJob{ID: "job", Items: 2}) {
 			t.Errorf("got %+v", n)
 		}
 	}

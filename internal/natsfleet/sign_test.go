@@ -197,7 +197,11 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 		if err != nil || len(nodes) != 1 {
 			return fmt.Sprintf("%d workers, %v", len(nodes), err)
 		}
-		return fmt.Sprintf("1 worker that has %d attempts", len(nodes[0].Holds))
+		items := 0
+		for _, j := range nodes[0].Jobs {
+			items += j.Items
+		}
+		return fmt.Sprintf("1 worker that has %d attempts", items)
 	})
 	f.once(r, 8)
 }

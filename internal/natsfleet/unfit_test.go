@@ -47,7 +47,7 @@ func TestWhatAWorkerLacks(t *testing.T) {
 		}
 		w := newWorker(o)
 		w.life = t.Context()
-		w.node = fleet.Node{V: fleet.Protocol, Version: o.Version, Labels: o.Labels, Host: "here"}
+		w.node.Host = "here"
 		if got := w.unfit(j); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}

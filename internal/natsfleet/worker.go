@@ -61,6 +61,10 @@ type worker struct {
 func newWorker(o fleet.WorkerOptions) *worker {
 	w := &worker{
 		o: o, changed: make(chan struct{}, 1),
+		node: fleet.Node{
+			V: fleet.Protocol, Name: o.Name, NameSig: o.NameSig, Version: o.Version, Labels: o.Labels, Slots: o.Slots,
+			Began: time.Now(),
+		},
 		state: workerState{
 			contact: contact{proof: time.Now()},
 			jobs:    map[string]*workerJob{}, held: map[string]*heldAttempt{}, space: make(chan struct{}),
@@ -109,10 +113,7 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 		return err
 	}
 	defer w.nc.Close()
-	w.node = fleet.Node{
-		V: fleet.Protocol, Instance: w.instance(), Name: o.Name, NameSig: o.NameSig, Host: host, Version: o.Version,
-		Labels: o.Labels, Slots: o.Slots, Began: time.Now(),
-	}
+	w.node.Instance, w.node.Host = w.instance(), host
 	defer context.AfterFunc(w.denied, func() { o.Say("the broker: " + context.Cause(w.denied).Error()) })()
 	if m, err := w.nc.Request(nameSubject(o.Name), nil, 500*time.Millisecond); err == nil {
 		return fleet.Refusef("the name %s is already used by a worker on %s: choose another with --name", o.Name, m.Data)
@@ -333,8 +334,8 @@ func (w *worker) drain() {
 			if !h.ended {
 				running++
 			}
-			if h.preparing && h.cancel != nil {
-				h.cancel(errGivenBack)
+			if h.preparing {
+				h.end(errGivenBack)
 			}
 		}
 		w.giveBackQueued(s, nil, "the worker is being stopped")
@@ -388,9 +389,7 @@ func (w *worker) giveBack() {
 	w.turn(func(s *workerState) {
 		s.gaveBack = true
 		for _, h := range s.held {
-			if h.cancel != nil {
-				h.cancel(errGivenBack)
-			}
+			h.end(errGivenBack)
 		}
 		s.freed()
 	})
@@ -419,24 +418,16 @@ func (w *worker) tellNode(m *nats.Msg) {
 	}
 	w.turn(func(s *workerState) {
 		n.Now, n.Busy, n.Draining = time.Now().UTC(), w.o.Slots-len(s.free), s.stopping
-		n.Holds, n.Refuses = map[string][]int64{}, map[string]string{}
-		n.Jobs, n.Short = map[string]string{}, map[string]string{}
+		n.Jobs, n.Short = map[string]fleet.NodeJob{}, s.short
+		for key, j := range s.jobs {
+			n.Jobs[key] = fleet.NodeJob{ID: j.ID, Refuses: j.refuses, Short: j.short}
+		}
 		for _, h := range s.held {
 			if !h.ended { // else only its coordinator still has to write down how
-				n.Holds[h.job.key] = append(n.Holds[h.job.key], h.token)
+				of := n.Jobs[h.job.key]
+				of.ID, of.Items = h.job.ID, of.Items+1
+				n.Jobs[h.job.key] = of
 			}
-		}
-		for key, j := range s.jobs {
-			n.Jobs[key] = j.ID
-			if j.refuses != "" {
-				n.Refuses[key] = j.refuses
-			}
-			if j.short != "" {
-				n.Short[key] = j.short
-			}
-		}
-		if s.short != "" {
-			n.Short[""] = s.short
 		}
 	})
 	_ = m.Respond(encoded(n))

@@ -121,10 +121,7 @@ func (w *worker) endAlone(s *workerState, j *workerJob, token int64) {
 		w.returnUnbegun(s, h, errAlone.Error())
 		return
 	}
-	h.alone = true
-	if h.cancel != nil {
-		h.cancel(errAlone)
-	}
+	h.end(errAlone)
 }
 
 // run runs an attempt, and reports how it ended.
@@ -137,7 +134,7 @@ func (w *worker) run(h *heldAttempt) {
 		fenced, cut = s.fencedOff(h, o.Failure != nil && o.Failure.Signal != ""), h.cut
 		h.cancel = nil // to report what came of it may take long
 		_, over := errors.AsType[overError](err)
-		stopped = over || h.alone || errors.Is(context.Cause(h.life), err) || errors.Is(err, errGivenBack) ||
+		stopped = over || h.cause != nil || errors.Is(context.Cause(h.life), err) || errors.Is(err, errGivenBack) ||
 			errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
 	})
 	switch {
@@ -177,15 +174,8 @@ func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pa
 		h.life = h.job.life
 		ctx, cancel = context.WithCancelCause(context.WithValue(h.life, heldKey{}, h))
 		h.cancel = cancel
-		switch { // what was said before it could be ended
-		case s.gaveBack:
-			cancel(errGivenBack)
-		case h.fenced:
-			cancel(errNoContact)
-		case h.over:
-			cancel(errGivenUp)
-		case h.alone:
-			cancel(errAlone)
+		if h.cause != nil { // which was said before it could be ended
+			cancel(h.cause)
 		}
 	})
 	defer cancel(nil)
@@ -350,7 +340,7 @@ func (w *worker) finish(h *heldAttempt, r fleet.Report) {
 	w.turn(func(s *workerState) {
 		s.vacate(h)
 		h.result = r.Kind == fleet.Ended
-		if !h.over && s.jobs[h.job.key] == h.job {
+		if !errors.Is(h.cause, errGivenUp) && s.jobs[h.job.key] == h.job {
 			w.add(s, h, r)
 			h.ended = true
 			return

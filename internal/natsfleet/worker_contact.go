@@ -77,8 +77,8 @@ func (s *workerState) killAll(now time.Time) {
 			continue
 		}
 		s.fenceOff(h, now)
-		if h.cancel != nil && !h.ended {
-			h.cancel(errNoContact)
+		if !h.ended {
+			h.end(errNoContact)
 		}
 	}
 }

@@ -93,18 +93,11 @@ func (w *worker) examine(key string, now fleet.Job) {
 	if now.Over || now.V == fleet.Protocol && now.Version == w.o.Version { // others are refused, and could not be checked
 		why = w.trust.check(signature{now.By, now.Sig}, signedJob, key, bareJob(now))
 	}
-	trusted, said := false, false
-	w.turn(func(s *workerState) {
-		if j := s.jobs[key]; j != nil && why != nil {
-			trusted = !j.untrusted
-			said = j.refuses == why.Error() && j.Owner == now.Owner
-		}
-	})
+	trusted := false
+	w.turn(func(s *workerState) { trusted = s.jobs[key] != nil && !s.jobs[key].untrusted })
 	switch {
-	case trusted: // what was believed of it before stays
+	case why != nil && trusted: // what was believed of it before stays
 		w.warn("the description of job " + now.ID + ": " + why.Error())
-		return
-	case said:
 		return
 	case why != nil:
 		now.Stop = ""

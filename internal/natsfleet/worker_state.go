@@ -183,8 +183,8 @@ type heldAttempt struct {
 	// fenced is set when the attempt was killed for lack of contact, or may have been, and cut if the worker was well
 	// then, and only without contact.
 	fenced, cut bool
-	// over is set when nobody wants to know how the attempt ends, alone when it is to be ended and others are not.
-	over, alone bool
+	// cause is why the attempt is to end, or nil. With errGivenUp nobody wants to know how it ends.
+	cause error
 	// life is that of the job when the attempt began: one that was stopped and goes on has another.
 	life context.Context
 	// cancel ends the attempt. It is nil before it runs, and once it has been run.
@@ -275,9 +275,16 @@ func (s *workerState) giveUp(j *workerJob, token int64) {
 	if h.ended || h.fenced { // that is answered
 		return
 	}
-	h.over = true
+	h.end(errGivenUp)
+}
+
+// end ends an attempt, once it runs.
+func (h *heldAttempt) end(cause error) {
+	if !errors.Is(h.cause, errGivenUp) {
+		h.cause = cause
+	}
 	if h.cancel != nil {
-		h.cancel(errGivenUp)
+		h.cancel(cause)
 	}
 }
 
