@@ -149,25 +149,23 @@ func (c *monitoring) endLost(now time.Time) {
 	if len(silent) > 0 && (unread > 0 || !c.heardAll()) { // the end of some may be among what is to be read
 		silent = nil
 	}
-	had, forgot := map[string]int{}, map[string]int{} // attempts that were lost, by the worker
+	told := map[string]int{} // attempts, by what happened to them
 	c.turn(func(j *jobState) {
 		for _, lost := range silent {
-			switch {
-			case !slices.Contains(c.suspected, lost) || !c.coordinator.endLost(j, lost):
-			case lost.Missing:
-				forgot[lost.Node]++
-			default:
-				had[lost.Node]++
+			if !slices.Contains(c.suspected, lost) || !c.coordinator.endLost(j, lost) {
+				continue
+			}
+			text := "worker " + cmp.Or(lost.Node, "(of the previous run)")
+			if lost.Missing {
+				told[text+" gave up its attempts, starting them again"]++
+			} else {
+				told[text+" lost, reassigning its attempts"]++
 			}
 		}
 	})
 	c.suspected = silent
-	for node, n := range check.ByKey(had) {
-		c.notify("worker %s lost, reassigning its attempts: %d", cmp.Or(node, "(of the previous run)"),
-			n)
-	}
-	for node, n := range check.ByKey(forgot) {
-		c.notify("worker %s gave up its attempts, starting them again: %d", node, n)
+	for text, n := range check.ByKey(told) {
+		c.notify("%s: %d", text, n)
 	}
 }
 

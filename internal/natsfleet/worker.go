@@ -236,7 +236,6 @@ func (w *worker) loop(ctx context.Context) error {
 			w.turn(func(s *workerState) {
 				w.sayKilled(s, time.Now()) // now may be of before a freeze
 				w.watchBroker(s, now)
-				w.sayWaiting(s)
 				w.spill(s, now)
 			})
 			lease := w.lease()
@@ -289,28 +288,6 @@ func (w *worker) watchBroker(s *workerState, now time.Time) {
 			"Still trying; restart it with new credentials")
 	default:
 		w.o.Say("broker unreachable: no new items start until it is back")
-	}
-}
-
-// sayWaiting says how many results a worker that is to end keeps until the broker is back.
-func (w *worker) sayWaiting(s *workerState) {
-	a := &s.absent
-	if !s.stopping || s.gaveBack || !a.told {
-		return
-	}
-	waiting, running := 0, 0
-	for _, h := range s.held {
-		switch {
-		case !h.ended:
-			running++
-		case h.result && len(h.untaken()) > 0:
-			waiting++
-		}
-	}
-	if waiting > a.waited && (running == 0 || a.waited == 0) {
-		a.waited = waiting
-		w.o.Say(fmt.Sprintf("%d finished, not reported yet: waiting for the broker (a second signal drops "+
-			"them, and they run again)", waiting))
 	}
 }
 

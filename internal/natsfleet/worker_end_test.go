@@ -87,7 +87,7 @@ func TestAWorkerThatIsToEndWaitsForTheBroker(t *testing.T) {
 				}
 				f.untilThere("ended-*", 2)
 				a.drain()
-				f.waitFor("2 finished, not reported yet: waiting for the broker", a.said.String)
+				f.waitFor("worker a accepts no more attempts", a.said.String)
 				if c.second {
 					a.kill()
 					select {

@@ -86,8 +86,6 @@ type absentBroker struct {
 	away bool
 	// last is when that was so last.
 	last time.Time
-	// waited is how many results were said to wait for the broker.
-	waited int
 }
 
 // freed wakes those that wait until there is room for their reports, or nobody wants those any more.
