@@ -140,7 +140,7 @@ func (s *Space) mergeTree(
 	// In a bare repository merge-tree sees no .gitattributes, so it gets a working tree that has nothing else.
 	p := s.hub()
 	p.dir, p.workTree = s.attributesDir(), s.attributesDir()
-	args := []string{"merge-tree", "--write-tree", "--messages", "-z"}
+	args := []string{"merge-tree", "--write-tree", "--messages", "--name-only", "-z"}
 	if s.git.mergeBase {
 		// Without it git looks for the base among all that was merged since, which costs more with every merge.
 		args = append(args, "--merge-base="+w.Base)
@@ -159,29 +159,22 @@ func (s *Space) mergeTree(
 	return tree, conflicts, s.findOthers(ctx, w.Base, head, conflicts)
 }
 
-// parseMergeTree parses the output of merge-tree -z: the tree, a line for each stage of each conflicted file,
-// an empty field, and messages. Those are the number of paths, the paths, a type, and the text.
+// parseMergeTree parses the output of merge-tree --name-only -z: the tree, the conflicted files, an empty field, and
+// messages. Those are the number of paths, the paths, a type, and the text.
 func parseMergeTree(out string) (tree string, conflicts []events.Conflict, err error) {
 	tree, rest, ok := strings.Cut(out, "\x00")
 	if !ok {
 		return "", nil, fmt.Errorf("cannot parse the output of git merge-tree: %q", out)
 	}
 	all := fields(rest)
-	at := make(map[string]int)
-	add := func(name string) *events.Conflict {
-		if _, known := at[name]; !known {
-			at[name] = len(conflicts)
-			conflicts = append(conflicts, events.Conflict{Path: name})
-		}
-		return &conflicts[at[name]]
+	end := slices.Index(all, "")
+	if end < 0 {
+		end = len(all)
 	}
-	i := 0
-	for ; i < len(all) && all[i] != ""; i++ {
-		if _, name, ok := strings.Cut(all[i], "\t"); ok {
-			add(name)
-		}
+	for _, name := range all[:end] {
+		conflicts = append(conflicts, events.Conflict{Path: name})
 	}
-	for i++; i < len(all); {
+	for i := end + 1; i < len(all); {
 		n, err := strconv.Atoi(all[i])
 		if err != nil || n < 0 || i+n+2 >= len(all) {
 			return "", nil, fmt.Errorf("cannot parse the messages of git merge-tree: %q", out)
@@ -194,8 +187,11 @@ func parseMergeTree(out string) (tree string, conflicts []events.Conflict, err e
 		if text = strings.TrimSpace(text); !strings.HasPrefix(text, "CONFLICT") {
 			text = kind + ": " + strings.TrimPrefix(text, "warning: ")
 		}
-		if c := add(names[0]); c.Message == "" {
-			c.Message = text
+		at := slices.IndexFunc(conflicts, func(c events.Conflict) bool { return c.Path == names[0] })
+		if at < 0 {
+			conflicts = append(conflicts, events.Conflict{Path: names[0], Message: text})
+		} else if conflicts[at].Message == "" {
+			conflicts[at].Message = text
 		}
 	}
 	return tree, conflicts, nil

@@ -206,7 +206,8 @@ func (h *workerHost) KeepUnmasked(*agent.Attempt, int, agent.Printed) {}
 
 // call calls the coordinator about an attempt, or about none with the token 0.
 func (h *workerHost) call(ctx context.Context, method string, token int64, args callArgs) (r callResult, err error) {
-	return r, h.ask(ctx, h.job, method, token, args, &r)
+	err = h.ask(ctx, h.job, method, token, args, &r)
+	return r, err
 }
 
 // Unmasked implements agent.Host. It reports false if the coordinator does not know what the step has printed.

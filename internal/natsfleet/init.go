@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -100,11 +99,7 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, public, err := pairOf(base.Sign)
-	if err != nil {
-		return nil, fmt.Errorf("the key for signing jobs: %w", err)
-	}
-	base.Trust = []string{public}
+	base.Trust = []string{base.Names} // which is the public key of Sign
 	m := identity{role, name}
 	text, entry, err := m.credentials(base)
 	if err != nil {
@@ -354,42 +349,28 @@ func certificates(hosts []broker) (ca, server, serverKey string) {
 		block("PRIVATE KEY", check.Must(x509.MarshalPKCS8PrivateKey(key)))
 }
 
-// makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, or
-// cannot be written, none is left behind.
-func makeFiles(dir string, files map[string]string) (made []string, err error) {
-	defer func() {
-		if err != nil {
-			for _, path := range made {
-				_ = os.Remove(path)
-			}
-			made = nil
-		}
-	}()
+// makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, it writes
+// nothing.
+func makeFiles(dir string, files map[string]string) ([]string, error) {
+	texts := map[string]string{}
 	for name, text := range check.ByKey(files) {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return made, err
+		if _, err := os.Lstat(path); err == nil {
+			return nil, fleet.Refusef("%s already exists; nothing was overwritten", path)
 		}
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			return made, fleet.Refusef("%s already exists; nothing was overwritten", path)
-		}
-		if err != nil {
-			return made, err
-		}
-		made = append(made, path)
-		_, err = f.WriteString(text)
-		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			return made, err
-		}
+		texts[path] = text
 	}
-	return made, nil
+	return replaceFiles(texts)
 }
 
 // replaceFiles replaces files, each at once, by texts, and returns their paths.
 func replaceFiles(texts map[string]string) (done []string, err error) {
 	for path, text := range check.ByKey(texts) {
-		if err := jobs.WriteFile(path, []byte(text)); err != nil {
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = jobs.WriteFile(path, []byte(text))
+		}
+		if err != nil {
 			return done, err
 		}
 		done = append(done, path)

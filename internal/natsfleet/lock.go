@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -50,56 +51,65 @@ var errTaken = errors.New("another coordinator took over the job, because this o
 // silent, such as a frozen one, when it has not renewed it for a lease.
 func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 	_, err := c.nc.Request(ownerSubject(key), nil, 500*time.Millisecond)
-	gone := errors.Is(err, nats.ErrNoResponders)
-	kv, kvErr := c.js.KeyValue(ctx, locksBucket)
-	if kvErr != nil {
-		return kvErr
+	answers, gone := err == nil, errors.Is(err, nats.ErrNoResponders)
+	kv, err := c.js.KeyValue(ctx, locksBucket)
+	if err != nil {
+		return err
 	}
 	began, first := time.Now(), uint64(0)
 	for {
-		e, getErr := kv.Get(ctx, key)
-		if errors.Is(getErr, jetstream.ErrKeyNotFound) && err != nil {
-			if c.revision, err = kv.Create(ctx, key, c.lockData(0)); errors.Is(err, jetstream.ErrKeyExists) {
-				continue
-			}
-			return err
-		}
-		if getErr != nil && !errors.Is(getErr, jetstream.ErrKeyNotFound) {
-			return getErr
-		}
-		var held lockEntry
-		if getErr == nil {
-			if err := json.Unmarshal(e.Value(), &held); err != nil {
-				return fmt.Errorf("read the lock of job %s: %w", jobID, err)
-			}
+		held, revision, err := readLock(ctx, kv, key)
+		if err != nil {
+			return fmt.Errorf("read the lock of job %s: %w", jobID, err)
 		}
 		refused := fleet.Refusef("job %s is already running (process %d on %s): stop it there first (prodigy "+
 			"stop), or let it finish", jobID, held.PID, held.Host)
-		if err == nil || first != 0 && e.Revision() != first {
+		past := time.Since(began)
+		wait := time.Duration(0)
+		switch {
+		case answers, first != 0 && revision != first:
 			return refused
-		}
-		if held.Sweeps && time.Since(began) < sweepTime {
-			if !pause(ctx, 50*time.Millisecond) {
-				return context.Cause(ctx)
-			}
-			continue
-		}
-		if rest := c.o.Lease - time.Since(began); !gone && held.Owner != "" && rest > 0 {
+		case held.Sweeps && past < sweepTime:
+			wait = 50 * time.Millisecond
+		case !gone && held.Owner != "" && past < c.o.Lease:
 			if first == 0 {
 				c.notify("the coordinator of the job, process %d on %s, is connected but does not respond: "+
 					"waiting %s for it", held.PID, held.Host, c.o.Lease)
 			}
-			first = e.Revision()
-			if !pause(ctx, min(rest, 250*time.Millisecond)) {
-				return context.Cause(ctx)
+			first, wait = revision, min(c.o.Lease-past, 250*time.Millisecond)
+		}
+		if wait == 0 {
+			c.revision, err = writeLock(ctx, kv, key, c.lockData(held.Epoch), revision)
+			switch {
+			case !isConflict(err):
+				return err
+			case revision > 0:
+				return refused
 			}
-			continue
 		}
-		if c.revision, err = kv.Update(ctx, key, c.lockData(held.Epoch), e.Revision()); isConflict(err) {
-			return refused
+		if !pause(ctx, wait) {
+			return context.Cause(ctx)
 		}
-		return err
 	}
+}
+
+// readLock returns the entry of a job and its revision, which is 0 if there is none.
+func readLock(ctx context.Context, kv jetstream.KeyValue, key string) (held lockEntry, revision uint64, err error) {
+	e, err := kv.Get(ctx, key)
+	if err != nil {
+		return held, 0, check.Unless(err, jetstream.ErrKeyNotFound)
+	}
+	err = json.Unmarshal(e.Value(), &held)
+	return held, e.Revision(), err
+}
+
+// writeLock writes the entry of a job that has a revision, or makes it when that is 0, and returns the new revision. With
+// isConflict somebody else has written it meanwhile.
+func writeLock(ctx context.Context, kv jetstream.KeyValue, key string, data []byte, revision uint64) (uint64, error) {
+	if revision == 0 {
+		return kv.Create(ctx, key, data)
+	}
+	return kv.Update(ctx, key, data, revision)
 }
 
 // lockData returns the entry of this coordinator after one with that epoch. The clock has it grow even after the broker
@@ -130,27 +140,20 @@ func (c *coordinator) renewLock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rev, err := kv.Update(ctx, c.key, c.lockOf(c.owner, false), c.revision)
-	if err == nil {
-		c.revision = rev
-		return nil
-	}
-	if !isConflict(err) {
-		return err
-	}
-	e, err := kv.Get(ctx, c.key)
-	var held lockEntry
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound): // the broker has lost it
-		rev, err = kv.Create(ctx, c.key, c.lockOf(c.owner, false))
-		if errors.Is(err, jetstream.ErrKeyExists) {
+	rev, err := writeLock(ctx, kv, c.key, c.lockOf(c.owner, false), c.revision)
+	if isConflict(err) {
+		var held lockEntry
+		held, rev, err = readLock(ctx, kv, c.key)
+		switch {
+		case err != nil:
+		case rev == 0: // the broker has lost it
+			rev, err = writeLock(ctx, kv, c.key, c.lockOf(c.owner, false), 0)
+			if isConflict(err) {
+				return errTaken
+			}
+		case held.Owner != c.owner: // else an answer of before was lost
 			return errTaken
 		}
-	case err != nil:
-	case json.Unmarshal(e.Value(), &held) != nil || held.Owner != c.owner:
-		return errTaken
-	default: // an answer of before was lost
-		rev = e.Revision()
 	}
 	if err == nil {
 		c.revision = rev

@@ -220,12 +220,7 @@ func (s *sweeper) remove(ctx context.Context, r *leftover) (bool, error) {
 		Job: r.JobID, Owner: newInstance(), Host: host, PID: os.Getpid(), Epoch: r.lock.Epoch,
 		Sweeps: true,
 	}
-	revision := r.revision
-	if revision == 0 {
-		revision, err = locks.Create(ctx, r.Key, encoded(mine))
-	} else {
-		revision, err = locks.Update(ctx, r.Key, encoded(mine), revision)
-	}
+	revision, err := writeLock(ctx, locks, r.Key, encoded(mine), r.revision)
 	if isConflict(err) {
 		return false, nil
 	}
