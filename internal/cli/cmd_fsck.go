@@ -16,8 +16,7 @@ import (
 
 // fsckOptions are the flags of fsck.
 type fsckOptions struct {
-	salvage string
-	format  term.Format
+	format term.Format
 }
 
 // newFsckCommand returns the command that reads all files of a job and checks their checksums. It exits with 1 if one
@@ -30,36 +29,20 @@ func newFsckCommand(con *console) *cobra.Command {
 		Long: `Check a job's files for corruption: event log, items, results, dead letters, workflow and stored
 outputs. The job defaults to the latest. Nothing is changed.
 
-With --salvage, copies intact records, items, results and dead letters to a directory, line by line.
-
 The exit code is 0 if all files are intact, and 1 otherwise.`,
-		Example: "  prodigy fsck\n  prodigy fsck latest --salvage rescued",
+		Example: "  prodigy fsck",
 	}, o.run)
 	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().StringVar(&o.salvage, "salvage", "",
-		"copy intact data to this new or empty `directory`")
-	_ = cmd.MarkFlagDirname("salvage")
 	return cmd
 }
 
-// run examines a job, and with --salvage copies what is intact on the way.
+// run examines a job.
 func (o *fsckOptions) run(_ context.Context, con *console, place jobs.Job) (err error) {
-	var report job.Examination
-	if o.salvage != "" {
-		report, err = job.Salvage(place, o.salvage)
-	} else {
-		report, err = job.Examine(place, nil)
-	}
-	if err != nil {
-		return err
-	}
+	report := job.Examine(place)
 	if o.format == term.JSON {
 		err = term.PrintJSON(con.out, report)
 	} else {
 		printFsck(con.lines(), report)
-	}
-	if o.salvage != "" {
-		con.say().Printf("intact data copied to %s", term.Visible(o.salvage))
 	}
 	if err == nil && !report.Sound {
 		err = status(exitFailed)

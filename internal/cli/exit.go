@@ -243,10 +243,10 @@ func advice(err error) string {
 	case errors.Is(err, fs.ErrPermission):
 		return "Jobs are stored in PRODIGY_HOME (default ~/.prodigy), which must be writable."
 	case errors.As(err, &files):
-		return fmt.Sprintf(`Run 'prodigy fsck%s' to see what is damaged, and with --salvage DIR to copy what is intact.
+		return fmt.Sprintf(`Run 'prodigy fsck%s' to see what is damaged.
 Restore the file from a backup, or run the workflow again.`, named(files.JobID))
 	case errors.As(err, &log):
-		return "Run 'prodigy fsck' to see what is damaged, and with --salvage DIR to copy what is intact."
+		return "Run 'prodigy fsck' to see what is damaged."
 	case errors.As(err, &queue):
 		return "Move the damaged file away; it is rebuilt from the log when needed."
 	}

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -74,18 +72,10 @@ func decodeCheckpoint(data []byte, p errorpolicy.Policy) (Checkpoint, error) {
 		return Checkpoint{}, err
 	}
 	sum, err := sumOf(p)
-	if !c.State.complete() || c.State.Seq != c.Mark.Seq || !bytes.Equal(c.Policy, sum) {
+	if c.State.Seq != c.Mark.Seq || !bytes.Equal(c.Policy, sum) {
 		return Checkpoint{}, errors.Join(errCheckpoint, err)
 	}
 	return c, err
-}
-
-// complete reports whether a state that was read has all that apply needs.
-func (s *Fold) complete() bool {
-	return s != nil && s.Policy != nil && s.Limits.Complete() && s.Times != nil && s.Phases != nil &&
-		!slices.Contains(slices.Collect(maps.Values(s.Phases)), nil) && s.Running != nil &&
-		s.Waiting != nil && s.Retrying != nil && s.Crashes != nil && s.Losses != nil && s.Failures != nil &&
-		s.LastTry != nil && s.Circuits != nil && s.Merging != nil && s.Quotas != nil && s.Sessions != nil && s.Skips != nil
 }
 
 // clone returns an independent copy of the fold.

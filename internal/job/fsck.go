@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"prodigy/internal/check"
 	"prodigy/internal/dlq"
@@ -60,37 +61,26 @@ const mostFlaws = 100
 
 // Examine reads all files of a job. It changes nothing and needs no lock: of a job that is running it sees a
 // moment.
-//
-// Keep, when it is not nil, is called with each sound line of a file, by its name: items.jsonl, results.jsonl,
-// dlq.jsonl and events.jsonl, which stands for all files of the log, and for job.json and workflow.yml with all
-// of it.
-func Examine(place jobs.Job, keep func(name string, text []byte) error) (Examination, error) {
-	c := examiner{job: place, keep: keep, status: map[int]errorpolicy.Status{}}
-	if keep == nil {
-		c.keep = func(string, []byte) error { return nil }
-	}
+func Examine(place jobs.Job) Examination {
+	c := examiner{job: place, status: map[int]errorpolicy.Status{}}
 	c.report = Examination{JobID: place.ID, Running: place.Running()}
-	meta, metaErr := c.meta()
-	err := errors.Join(c.kept, c.log())
-	if metaErr != nil || meta.Mode == "mapreduce" {
-		err = errors.Join(err, c.lines(place.ItemsFile(), true, c.openItems), c.lines(place.DLQFile(), false, c.openLetters))
-		err = errors.Join(err, c.lines(place.ResultsFile(), false, nil))
-		c.results(metaErr == nil && len(meta.Digests) == 0)
+	meta, err := c.meta()
+	c.log()
+	if err != nil || meta.Mode == "mapreduce" {
+		c.lines(place.ItemsFile(), true, c.openItems)
+		c.lines(place.DLQFile(), false, c.openLetters)
+		c.lines(place.ResultsFile(), false, nil)
+		c.results(err == nil && len(meta.Digests) == 0)
 		c.countItems()
 	}
 	c.outputs()
 	c.checkpoint()
-	c.report.Sound = true
-	for _, f := range c.report.Files {
-		c.report.Sound = c.report.Sound && len(f.Problems) == 0
-	}
-	return c.report, err
+	c.report.Sound = !slices.ContainsFunc(c.report.Files, func(f ExaminedFile) bool { return len(f.Problems) > 0 })
+	return c.report
 }
 
 type examiner struct {
 	job     jobs.Job
-	keep    func(name string, text []byte) error
-	kept    error
 	report  Examination
 	status  map[int]errorpolicy.Status // of the items that have begun, as the sound records say
 	lastSeq int64
@@ -128,17 +118,11 @@ func (c *examiner) meta() (jobs.Meta, error) {
 	return meta, err
 }
 
-// whole notes what is wrong with a file that is read as a whole, and keeps one that is sound.
+// whole notes what is wrong with a file that is read as a whole.
 func (c *examiner) whole(path string, wrong error) {
 	file := ExaminedFile{Path: path}
 	if wrong != nil {
 		file.add(0, flawOf(wrong))
-	} else {
-		data, err := os.ReadFile(path)
-		if err == nil {
-			err = c.keep(filepath.Base(path), data)
-		}
-		c.kept = errors.Join(c.kept, err)
 	}
 	c.report.Files = append(c.report.Files, file)
 }
@@ -155,7 +139,7 @@ func flawOf(err error) string {
 }
 
 // log checks the log and what it names.
-func (c *examiner) log() error {
+func (c *examiner) log() {
 	byPath := map[string]int{}
 	file := func(path string) *ExaminedFile {
 		at, known := byPath[path]
@@ -189,14 +173,10 @@ func (c *examiner) log() error {
 		}
 		c.lastSeq = x.Record.Seq
 		c.record(x.Record, f, x.Line)
-		if err := c.keep("events.jsonl", append(bytes.Clone(x.Text), '\n')); err != nil {
-			return err
-		}
 	}
 	if unsealed > 0 {
 		c.note("%d records were written by a version without checksums: not all damage in them can be detected", unsealed)
 	}
-	return nil
 }
 
 // record notes what a sound record says of its item, and checks the output that it names.
@@ -265,16 +245,16 @@ func (c *examiner) outputs() {
 }
 
 // lines checks a file of lines of JSON, and then by what reads it for the job.
-func (c *examiner) lines(path string, needed bool, open func() error) error {
+func (c *examiner) lines(path string, needed bool, open func() error) {
 	in, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) && !needed {
-		return nil
+		return
 	}
 	file := ExaminedFile{Path: path}
 	defer func() { c.report.Files = append(c.report.Files, file) }()
 	if err != nil {
 		file.add(0, flawOf(err))
-		return nil
+		return
 	}
 	defer check.Quietly(in.Close)
 	var sums jobs.SealedLines
@@ -288,7 +268,8 @@ func (c *examiner) lines(path string, needed bool, open func() error) error {
 			break
 		}
 		if err != nil {
-			return err
+			file.add(number, err.Error())
+			break
 		}
 		line := bytes.TrimSuffix(text, []byte("\n"))
 		if err = sums.Check(line); err == nil && !json.Valid(line) {
@@ -299,20 +280,16 @@ func (c *examiner) lines(path string, needed bool, open func() error) error {
 			continue
 		}
 		file.Good++
-		if err := c.keep(filepath.Base(path), text); err != nil {
-			return err
-		}
 	}
 	if path == c.job.ItemsFile() {
 		c.items = file.Good
 	}
-	if open == nil {
-		return nil
+	if open == nil || len(file.Problems) > 0 {
+		return
 	}
-	if err := open(); err != nil && len(file.Problems) == 0 {
+	if err := open(); err != nil {
 		file.add(0, err.Error())
 	}
-	return nil
 }
 
 func (c *examiner) openItems() error {

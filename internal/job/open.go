@@ -138,7 +138,7 @@ func (j *Opened) open() error {
 
 // examined adds to an error how to find out what is still good.
 func (j *Opened) examined(err error) error {
-	return fmt.Errorf("%w (to recover data: prodigy fsck %s)", err, j.place.ID)
+	return fmt.Errorf("%w (to see what is damaged: prodigy fsck %s)", err, j.place.ID)
 }
 
 func (j *Opened) openQueue() (err error) {

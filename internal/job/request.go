@@ -75,7 +75,6 @@ func Done(format string, args ...any) Answer {
 
 const (
 	maxLine     = 4 << 20          // bytes of a request or an answer
-	maxCallers  = 32               // connections at once
 	lineTime    = 5 * time.Second  // to send a request, and to take an answer
 	maxBy       = 64               // bytes of the name of a user
 	answerTime  = 10 * time.Second // the job has to answer
@@ -104,7 +103,6 @@ func Serve(path string, do func(Request) Answer) (*Server, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	s := &Server{path: path, listener: l}
-	callers := make(chan struct{}, maxCallers)
 	s.answers.Go(func() {
 		for {
 			c, err := l.AcceptUnix()
@@ -115,16 +113,7 @@ func Serve(path string, do func(Request) Answer) (*Server, error) {
 				time.Sleep(lineTime / 50) // there are too few files: they come back
 				continue
 			}
-			select {
-			case callers <- struct{}{}:
-			default:
-				_ = c.Close()
-				continue
-			}
-			s.answers.Go(func() {
-				defer func() { <-callers }()
-				answer(c, do)
-			})
+			s.answers.Go(func() { answer(c, do) })
 		}
 	})
 	return s, nil

@@ -1,12 +1,9 @@
 package job
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-
-	"prodigy/internal/check"
 )
 
 // maxPath is how long the path of a socket may be on every system: 104 bytes on macOS, 108 on Linux, with a NUL.
@@ -16,15 +13,6 @@ const maxPath = 103
 func short(path string, do func(path string) error) error {
 	if len(path) <= maxPath {
 		return do(path)
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer check.Quietly(dir.Close)
-	byFile := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))
-	if _, err := os.Stat(filepath.Dir(byFile)); err == nil && len(byFile) <= maxPath {
-		return do(byFile)
 	}
 	temp, err := os.MkdirTemp("", "pg")
 	if err != nil {

@@ -32,9 +32,6 @@ func (b *Breaker) reset() {
 	b.One, b.Keyed = limit.NewBreaker(b.config), limit.NewKeyedBreaker(b.config)
 }
 
-// complete reports whether all is there that Apply needs.
-func (b *Breaker) complete() bool { return b != nil && b.One != nil && b.Keyed != nil }
-
 // Refuses reports whether an item is refused while the breaker is open, and does not wait.
 func (b *Breaker) Refuses() bool {
 	return b.config.FailureThreshold > 0 && b.config.OnOpen != limit.Wait

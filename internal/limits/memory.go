@@ -25,12 +25,6 @@ func NewMemory(p errorpolicy.Policy) *Memory {
 	}
 }
 
-// Complete reports whether a memory that was read has all that Apply needs.
-func (m *Memory) Complete() bool {
-	return m != nil && m.Ratio != nil && m.Ratio.Throttle != nil && m.Breaker.complete() &&
-		m.Concurrency != nil && m.Concurrency.Service != nil && m.Rate != nil
-}
-
 // learner is what remembers something of a job.
 type learner interface {
 	Apply(r events.Record, was Job)
