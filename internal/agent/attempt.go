@@ -150,7 +150,7 @@ type MergeResult struct {
 	SourceBranch string `json:"source_branch"` // that the result will be delivered as
 	TargetBranch string `json:"target_branch"` // that was checked out when the job began; empty if none was
 
-	// What the job has committed until now; only where a step names it.
+	// What the job has committed until now.
 	Commits  []string `json:"commits,omitempty"`  // the newest first
 	Subjects []string `json:"subjects,omitempty"` // of each
 	Files    []string `json:"files,omitempty"`    // that differ from the commit that the job began at

@@ -46,12 +46,8 @@ func ParseRate(text string) (l Rate, err error) {
 	case !ok && err == nil:
 		return l, fmt.Errorf("invalid rate %q: missing period; use %s/s for one second", text,
 			strings.TrimSpace(count))
-	case !ok:
-		return l, fmt.Errorf("invalid rate %q: use COUNT/PERIOD, %s", text, forms)
-	case err != nil:
-		return l, fmt.Errorf("invalid rate %q: count must be an integer, %s", text, forms)
-	case n <= 0:
-		return l, fmt.Errorf("invalid rate %q: count must be at least 1, %s", text, forms)
+	case !ok || err != nil || n <= 0:
+		return l, fmt.Errorf("invalid rate %q: count must be an integer of at least 1, %s", text, forms)
 	}
 	unit := strings.TrimSpace(per)
 	if unit == "" || unit[0] < '0' || unit[0] > '9' {

@@ -33,10 +33,10 @@ func TestParseReadsStartsAndTime(t *testing.T) {
 
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"0/s":                     "count must be at least 1",
-		"-5/s":                    "count must be at least 1",
+		"0/s":                     "count must be an integer of at least 1",
+		"-5/s":                    "count must be an integer",
 		"40":                      "use 40/s",
-		"fast":                    "use COUNT/PERIOD",
+		"fast":                    "as in 40/s",
 		"1.5/s":                   "count must be an integer",
 		"/s":                      "count must be an integer",
 		"40/":                     "the period must be a duration",

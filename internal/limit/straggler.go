@@ -55,22 +55,18 @@ func (a *StragglerAfter) ReadText(text string) (err error) {
 
 // multiple reads a multiple of a percentile, such as 3×p95.
 func multiple(text string) (StragglerAfter, error) {
+	wrong := fmt.Errorf("must be a multiple of a percentile from p50 to p99 (3×p95) or a duration (10m), got %q", text)
 	at := strings.IndexAny(text, "×xX*")
 	if at < 0 {
-		return StragglerAfter{}, fmt.Errorf("must be a multiple of a percentile (3×p95) or a duration (10m), got %q", text)
+		return StragglerAfter{}, wrong
 	}
 	_, size := utf8.DecodeRuneInString(text[at:])
 	factor, wrongFactor := strconv.ParseFloat(strings.TrimSpace(text[:at]), 64)
 	name, isPercentile := strings.CutPrefix(strings.ToLower(strings.TrimSpace(text[at+size:])), "p")
 	percent, wrongPercent := strconv.Atoi(name)
-	switch {
-	case wrongFactor != nil || wrongPercent != nil || !isPercentile:
-		return StragglerAfter{}, fmt.Errorf("must be a multiple of a percentile (3×p95) or a duration (10m), got %q", text)
-	case !(factor >= leastFactor && factor <= mostFactor):
-		return StragglerAfter{}, fmt.Errorf("the factor must be between %g and %g, got %g", leastFactor, mostFactor, factor)
-	case percent < leastPercent || percent > mostPercent:
-		return StragglerAfter{}, fmt.Errorf("the percentile must be between p%d and p%d, got p%d", leastPercent,
-			mostPercent, percent)
+	if wrongFactor != nil || wrongPercent != nil || !isPercentile || !(factor >= leastFactor && factor <= mostFactor) ||
+		percent < leastPercent || percent > mostPercent {
+		return StragglerAfter{}, wrong
 	}
 	return StragglerAfter{Factor: factor, Percent: percent}, nil
 }

@@ -1,7 +1,6 @@
 package mapreduce
 
 import (
-	"cmp"
 	"container/heap"
 	"fmt"
 	"slices"
@@ -130,7 +129,7 @@ func (p *pool) continueStarts(r job.Request) job.Answer {
 	p.job.Record(events.ContinueRequested{By: r.By})
 	p.restartClocks()
 	p.job.gate.open()
-	return job.Done("%s", p.withHolds("continued"))
+	return job.Done("continued")
 }
 
 func (p *pool) cancel(r job.Request) job.Answer {
@@ -179,23 +178,13 @@ func (p *pool) scale(r job.Request) job.Answer {
 		return job.Done("the job already has %s", slots(n))
 	}
 	j.Record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
-	usable := int(j.room.Load())
-	if c := j.workflow.Map.Concurrency; c != nil {
-		usable = min(usable, c.Max)
-	}
 	if j.elastic {
-		_, has := j.fleetSlots.now()
-		usable = min(usable, has)
 		j.recorded = n
 		p.fitFleet(time.Now())
 	} else {
 		p.resize(n)
 	}
-	text := fmt.Sprintf("%s instead of %d", slots(n), was)
-	if n > usable {
-		text += fmt.Sprintf("; no more than %d can be used now", usable)
-	}
-	return job.Done("%s", text)
+	return job.Done("%s instead of %d", slots(n), was)
 }
 
 func (p *pool) skip(r job.Request) job.Answer {
@@ -242,13 +231,9 @@ func (j *owner) skippable(items []job.Item, runs bool) (wanted []job.Item, refus
 		wanted = append(wanted, it)
 		recorded, err := j.Store.At(it.Index)
 		_, merging := j.Fold.Merging[it.Index]
-		_, flies := j.Fold.Running[it.Index]
-		_, waits := j.Fold.Waiting[it.Index]
 		switch {
 		case err != nil || recorded.ID != it.ID:
 			return nil, fmt.Sprintf("the job has no item %s at index %d", it.ID, it.Index)
-		case j.Fold.Dead(it.Index) && (flies || waits):
-			kept = append(kept, it.ID+" is a dead letter being retried, and remains one")
 		case j.Fold.Status.At(it.Index) != errorpolicy.Pending:
 			kept = append(kept, it.ID+" already has an outcome")
 		case merging && runs:
@@ -374,16 +359,5 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 	if len(elsewhere) > 0 {
 		j.fleet.Hurry(elsewhere)
 	}
-	return job.Done("%s", p.withHolds("due now: "+check.Counted(n, "retry")))
-}
-
-// withHolds adds to an answer what holds back all starts.
-func (p *pool) withHolds(text string) string {
-	if p.job.Fold.Limits.Pause.Hold != nil {
-		text += "; the job is paused"
-	}
-	if reason := cmp.Or(p.gates.windows.Reason(), p.gates.guards.Reason()); reason != "" {
-		text += "; not starting items: " + reason
-	}
-	return text
+	return job.Done("due now: %s", check.Counted(n, "retry"))
 }

@@ -299,21 +299,6 @@ func TestSkippedItemsDoNotKeepTheJobWaiting(t *testing.T) {
 	}
 }
 
-func TestAnAnswerSaysWhatHoldsStartsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		source := gated(2, `windows: ["00:00-01:00 UTC"]`) + "error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 2, initial_delay: 3h, max_delay: 3h}\n"
-		source = strings.Replace(source, "max_parallel: 1", "concurrency: {max: 4, adapt: true}", 1)
-		steered(t, config(t, fake(func(c call) answer { return answer{code: 1} })), source, func(ask func(job.Request) job.Answer) {
-			time.Sleep(90 * time.Minute)
-			done(t, ask(job.Request{Do: job.RetryNow}), "due now: 2 retries; not starting items: outside the windows (00:00-01:00 UTC), until")
-			done(t, ask(job.Request{Do: job.Pause}), "paused")
-			done(t, ask(job.Request{Do: job.Continue}), "continued; not starting items: outside")
-			done(t, ask(job.Request{Do: job.Scale, Slots: 9}), "no more than 4 can be used now")
-			done(t, ask(job.Request{Do: job.Drain}), "")
-		})
-	})
-}
-
 // A breaker that is half-open waits for the end of its test.
 func TestASkippedTestOfTheBreakerLetsAnotherBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

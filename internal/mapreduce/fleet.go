@@ -16,15 +16,15 @@ type OnFleetError struct {
 }
 
 func (e *OnFleetError) Error() string {
-	there, fleet := "use the same --fleet or --credentials", "a fleet"
+	there, fleet := "the same --fleet or --credentials", "a fleet"
 	if e.Broker != "" {
-		there, fleet = fmt.Sprintf("use --fleet %s (or the same --credentials)", e.Broker),
-			"the fleet of "+e.Broker
+		there, fleet = "--fleet "+e.Broker+" (or the same --credentials)", "the fleet of "+e.Broker
 	}
+	here := "run the rest here"
 	if e.Attempts > 0 {
-		return fmt.Sprintf("job %s runs on %s, whose workers may still be running %d of its items: %s to resume it there, or --fleet none to resume it here, where those items may run twice", e.JobID, fleet, e.Attempts, there)
+		here = fmt.Sprintf("resume it here, where %d items that workers may still be running may run twice", e.Attempts)
 	}
-	return fmt.Sprintf("job %s ran on %s: %s to resume it there, or --fleet none to run the rest here", e.JobID, fleet, there)
+	return fmt.Sprintf("job %s ran on %s: use %s to resume it there, or --fleet none to %s", e.JobID, fleet, there, here)
 }
 
 // ceiling is how many slots of a fleet a job uses at most that is elastic; 0 means all.

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/items"
@@ -226,13 +226,11 @@ func (j *owner) executeAttempt(ctx context.Context, a agent.Attempt) (agent.Outc
 	if a.Merge != nil {
 		m := *a.Merge
 		m.Worktree = dir
-		if namesAny(a.Steps, "merge.commit", "merge.file", "merge.modified") {
-			h, err := j.space.History(ctx, j.Fold.Base, a.Base)
-			if err != nil {
-				return agent.Outcome{}, err
-			}
-			m.Commits, m.Subjects, m.Files = h.Commits, h.Subject, h.Files
+		h, err := j.space.History(ctx, j.Fold.Base, a.Base)
+		if err != nil {
+			return agent.Outcome{}, err
 		}
+		m.Commits, m.Subjects, m.Files = h.Commits, h.Subject, h.Files
 		a.Merge = &m
 	}
 	o, err := j.executor.Execute(ctx, a)
@@ -304,12 +302,8 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 		j.notice(text)
 	}
 	if paths := j.space.Changed(ctx); len(paths) > 0 {
-		const few = 5
-		more := ""
-		if n := len(paths) - few; n > 0 {
-			more = fmt.Sprintf(", and %d more", n)
-		}
-		j.notice("the working directory has changed since the job started, by you or by an agent that left its workspace: " + strings.Join(paths[:min(few, len(paths))], ", ") + more)
+		j.notice("the working directory has changed since the job started, by you or by an agent that left its workspace: " +
+			check.Few(paths, 5))
 	}
 	if v.State != jobs.Completed {
 		return d, v
