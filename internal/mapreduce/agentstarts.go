@@ -13,7 +13,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/retry"
-	"prodigy/internal/workflow"
 )
 
 // budget returns what the agents of the job may use. What a command line said goes before the workflow.
@@ -58,12 +57,9 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		}
 		// nanoseconds: those that began to wait at once ask in the order of their items
 		wait += time.Duration(a.ItemIndex)
-		slot, err = h.yielding(ctx, a, func() (int, error) {
-			if h.keeps(a, keepSlot) {
-				return a.Worker, h.wait(ctx, time.Now().Add(wait), nil)
-			}
-			return h.await(ctx, a, wait, workflow.ParkAfter{}, false, nil)
-		})
+		k := newParking(a)
+		k.due, k.keeps = time.Now().Add(wait), h.keeps(a, keepSlot)
+		slot, err = h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
 		if err != nil {
 			return 0, t, nil, err
 		}

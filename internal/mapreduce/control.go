@@ -115,7 +115,6 @@ func (p *pool) pauseStarts(r job.Request) job.Answer {
 		return job.Done("already paused by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
 	}
 	p.job.Record(events.PauseRequested{By: r.By})
-	p.job.gate.shut()
 	if p.job.fleet != nil {
 		p.job.fleet.TakeBack()
 	}
@@ -128,7 +127,6 @@ func (p *pool) continueStarts(r job.Request) job.Answer {
 	}
 	p.job.Record(events.ContinueRequested{By: r.By})
 	p.restartClocks()
-	p.job.gate.open()
 	return job.Done("continued")
 }
 
@@ -320,7 +318,13 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 		e.ItemIDs = append(e.ItemIDs, it.ID)
 	}
 	now := time.Now()
-	n := j.waits.count(func(id string) bool { return e.Names(id) && (j.fleet == nil || id == "") })
+	n, parked := 0, slices.Concat(p.lobby.resting, p.lobby.parked)
+	parked = slices.DeleteFunc(parked, func(k *parking) bool { return !k.retries || !k.due.After(now) || !e.Names(k.id) })
+	for _, k := range parked {
+		if j.fleet == nil || k.id == "" { // else it waits on its worker
+			n++
+		}
+	}
 	for _, w := range j.Fold.Waiting {
 		if w.Due.After(now) && e.Names(w.ID) {
 			n++
@@ -349,13 +353,11 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 		}
 	}
 	heap.Init(&p.lobby.due)
-	for _, k := range p.lobby.parked {
-		if k.retries && e.Names(k.id) && k.due.After(now) {
-			k.due = now
-		}
+	for _, k := range parked {
+		k.due = now
 	}
 	heap.Init(&p.lobby.parked)
-	j.waits.end(e.Names)
+	heap.Init(&p.lobby.resting)
 	if len(elsewhere) > 0 {
 		j.fleet.Hurry(elsewhere)
 	}

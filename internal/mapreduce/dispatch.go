@@ -80,6 +80,7 @@ func (p *pool) beginRound(now time.Time) bool {
 		p.isolate(now)
 	}
 	p.findStragglers(now)
+	p.wakeResting(now)
 	for p.halted == nil { // agents that have kept their slots
 		k, ok := p.takeTurn(&l.asking, now)
 		if !ok {

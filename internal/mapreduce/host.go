@@ -8,7 +8,6 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
-	"prodigy/internal/workflow"
 )
 
 var _ agent.Host = (*host)(nil)
@@ -59,16 +58,28 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 // Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some
 // time, unless it has to keep it or there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
+	w := h.job.workflow
+	k := newParking(a)
+	k.due, k.retries, k.keeps = time.Now().Add(d), true, h.keeps(a, keepSlot)
+	k.turn = a.ItemID != "" &&
+		(w.Map.Rate.Limit.Count > 0 || w.Map.Concurrency != nil || w.ErrorPolicy.RetryRatio != nil)
 	return h.yielding(ctx, a, func() (int, error) {
-		w := h.job.workflow
-		turn := a.ItemID != "" &&
-			(w.Map.Rate.Limit.Count > 0 || w.Map.Concurrency != nil || w.ErrorPolicy.RetryRatio != nil)
-		wait := h.job.waits.begin(a.ItemID)
-		defer h.job.waits.remove(wait)
-		if h.keeps(a, keepSlot) {
-			return h.rest(ctx, a, time.Now().Add(d), turn, wait.over)
+		if k.keeps {
+			return h.parked(ctx, k)
 		}
-		return h.await(ctx, a, d, w.Map.SlotWait(), turn, wait.over)
+		after := w.Map.SlotWait()
+		if k.keeps = after.Never || d <= after.Time; !k.keeps && after.Time > 0 {
+			leaves := time.Now().Add(after.Time)
+			inSlot := newParking(a)
+			inSlot.due, inSlot.retries, inSlot.keeps = leaves, true, true
+			if _, err := h.parked(ctx, inSlot); err != nil {
+				return 0, err
+			}
+			if now := time.Now(); now.Before(leaves) { // somebody has asked to retry now
+				k.due, k.keeps = now, true
+			}
+		}
+		return h.parked(ctx, k)
 	})
 }
 
@@ -87,7 +98,7 @@ func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn,
 	return h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
 }
 
-// parked has the owner wake an agent, and returns the slot that it goes on in.
+// parked has the owner wake an agent when it is due and the job not paused, and returns the slot that it goes on in.
 func (h *host) parked(ctx context.Context, k *parking) (slot int, err error) {
 	h.job.inbox <- k
 	select {
@@ -100,80 +111,10 @@ func (h *host) parked(ctx context.Context, k *parking) (slot int, err error) {
 	}
 }
 
-// rest waits in the slot of an agent, until due or until over is closed, and then while the job is paused. With
-// turn it takes a turn then.
-func (h *host) rest(ctx context.Context, a *agent.Attempt, due time.Time, turn bool, over <-chan struct{}) (slot int,
-	err error,
-) {
-	err = h.wait(ctx, due, over)
-	for opened := h.job.gate.wait(); err == nil && opened != nil; opened = h.job.gate.wait() {
-		err = h.wait(ctx, time.Now().Add(time.Hour), opened)
-	}
-	if err != nil || !turn {
-		return a.Worker, err
-	}
-	k := newParking(a)
-	k.turn, k.keeps = true, true
-	_, err = h.parked(ctx, k)
-	return a.Worker, err
-}
-
-// await waits d in the map phase, or until over is closed, and gives the slot to others after some time. With
-// turn it takes a turn of the limit of starts then.
-func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, after workflow.ParkAfter, turn bool,
-	over <-chan struct{},
-) (slot int, err error) {
-	due := time.Now().Add(d)
-	if after.Never || after.Time > 0 {
-		if after.Never || d <= after.Time {
-			return h.rest(ctx, a, due, turn, over)
-		}
-		if err := h.wait(ctx, due.Add(after.Time-d), over); err != nil {
-			return 0, err
-		}
-		select {
-		case <-over:
-			return h.rest(ctx, a, time.Now(), turn, over)
-		default:
-		}
-	}
-	k := newParking(a)
-	k.due, k.turn, k.retries = due, turn, over != nil
-	if slot, err = h.parked(ctx, k); slot == sameSlot {
-		return h.rest(ctx, a, due, turn, over)
-	}
-	return slot, err
-}
-
-// wait returns when something is due, or over is closed.
-func (h *host) wait(ctx context.Context, due time.Time, over <-chan struct{}) error {
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-over:
-		return nil
-	case <-h.job.halting:
-		return errStopping
-	case <-h.job.config.Stop.Done():
-		return context.Cause(h.job.config.Stop)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // Stopping returns the cause of the stop that somebody has asked for, if they have. It waits while the job is paused.
 func (h *host) Stopping() error {
-	for opened := h.job.gate.wait(); opened != nil && h.job.stopResult() == nil; opened = h.job.gate.wait() {
-		select {
-		case <-opened:
-		case <-h.job.config.Stop.Done():
-		case <-h.job.halting:
-			return cmp.Or(h.job.stopping(), errStopping)
-		}
-	}
-	return h.job.stopping()
+	_, err := h.parked(h.job.config.Stop, &parking{wake: make(chan int, 1), keeps: true})
+	return cmp.Or(h.job.stopping(), err)
 }
 
 // Lowered has fewer agents at work from now on.

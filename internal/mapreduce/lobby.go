@@ -44,19 +44,33 @@ func (k *parking) Before(l *parking) bool { return k.due.Before(l.due) }
 
 // deliver has an agent wait, and takes its slot for that if it does not keep it, unless too many wait already.
 func (k *parking) deliver(p *pool) {
-	f := p.flights[k.token]
 	switch {
-	case f == nil: // it has ended: what a worker says of an attempt and the end of it come by different ways
-		k.wake <- sameSlot
+	case k.id != "" && p.flights[k.token] == nil: // it has ended: what a worker says of an attempt and the end of it come by different ways
+		k.wake <- k.slot
 	case k.step != nil:
 		p.askTurn(k)
-	case k.keeps:
-		p.lobby.asking.add(f.keys.rate, k)
-	case p.lobby.waits() >= maxParked:
-		k.wake <- sameSlot
+	case k.keeps || p.lobby.waits() >= maxParked:
+		p.lobby.resting.push(k)
 	default:
 		p.leaveSlot(k)
 		p.lobby.parked.push(k)
+	}
+}
+
+// wakeResting wakes the agents that are due in their slots, or has them ask for their turns.
+func (p *pool) wakeResting(now time.Time) {
+	l := &p.lobby
+	for len(l.resting) > 0 {
+		if due := l.resting[0].due; due.After(now) {
+			l.soon(due)
+			return
+		}
+		k := l.resting.pop()
+		if f := p.flights[k.token]; k.turn && f != nil && p.job.Fold.Limits.TakesTurns() {
+			l.asking.add(f.keys.rate, k)
+			continue
+		}
+		k.wake <- k.slot
 	}
 }
 

@@ -138,12 +138,6 @@ type steering struct {
 
 	// ordered is how the run is to end because a request said so. Nil means that none has.
 	ordered atomic.Pointer[Result]
-
-	// gate holds back the next tries of steps while the job is paused.
-	gate holdGate
-
-	// waits are the steps that wait for their next tries.
-	waits waits
 }
 
 // attemptEnd is how an agent ended.
@@ -166,21 +160,22 @@ type ack struct {
 	slot int
 }
 
-// parking is an agent that waits for the next try of a step and has left its slot to others.
+// parking is an agent that waits, in its slot or outside of the slots.
 type parking struct {
 	token int64 // of its attempt
 	index int   // of its item
 	id    string
+	slot  int // that it had when it began to wait
 	due   time.Time
 
-	// wake gets the slot in which the agent continues, or sameSlot. It has room for that one value, so that the owner
-	// never waits for an agent.
+	// wake gets the slot in which the agent continues. It has room for that one value, so that the owner never waits for
+	// an agent.
 	wake chan int
 
 	// turn means that the agent takes a turn of the limit of starts, if there is one.
 	turn bool
 
-	// keeps means that the agent has kept its slot, and only asks for the turn.
+	// keeps means that the agent keeps its slot.
 	keeps bool
 
 	// gone means that the agent has ended meanwhile. It is dropped when its turn comes.
@@ -197,7 +192,7 @@ type parking struct {
 
 // newParking returns a wait of an attempt that takes no turn and is over at once.
 func newParking(a *agent.Attempt) *parking {
-	return &parking{token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1)}
+	return &parking{token: a.Token, index: a.ItemIndex, id: a.ItemID, slot: a.Worker, wake: make(chan int, 1)}
 }
 
 // item returns an item as it was recorded.
@@ -288,89 +283,6 @@ type controlCall struct {
 type controlReply struct {
 	job.Answer
 	seq int64
-}
-
-// holdGate holds back the next tries of steps while the job is paused. Its zero value is open.
-type holdGate struct {
-	mu     sync.Mutex
-	opened chan struct{} // closed when the gate opens; nil while it is open
-}
-
-func (g *holdGate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opened == nil {
-		g.opened = make(chan struct{})
-	}
-}
-
-func (g *holdGate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opened != nil {
-		close(g.opened)
-		g.opened = nil
-	}
-}
-
-// wait returns a channel that is closed when the gate opens, nil if it is open.
-func (g *holdGate) wait() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.opened
-}
-
-// waits are the steps that wait for their next try in their slots or outside.
-type waits struct {
-	mu   sync.Mutex
-	list map[*stepWait]struct{}
-}
-
-// stepWait is one step that waits.
-type stepWait struct {
-	itemID string
-	over   chan struct{} // closed when it is not to wait any longer
-}
-
-func (w *waits) begin(itemID string) *stepWait {
-	s := &stepWait{itemID: itemID, over: make(chan struct{})}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.list == nil {
-		w.list = map[*stepWait]struct{}{}
-	}
-	w.list[s] = struct{}{}
-	return s
-}
-
-func (w *waits) remove(s *stepWait) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.list, s)
-}
-
-func (w *waits) count(names func(itemID string) bool) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for s := range w.list {
-		if names(s.itemID) {
-			n++
-		}
-	}
-	return n
-}
-
-// end ends the waits of the steps of some items.
-func (w *waits) end(names func(itemID string) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for s := range w.list {
-		if names(s.itemID) {
-			close(s.over)
-			delete(w.list, s)
-		}
-	}
 }
 
 // fleetSlots are the slots of the workers that take part in a job, as the fleet has said last. It may be used

@@ -171,8 +171,8 @@ type lobby struct {
 	// due are the items that wait for their next attempt.
 	due ordered[dueItem]
 
-	// parked are the agents that wait for the next try of a step.
-	parked ordered[*parking]
+	// parked are the agents that wait outside of their slots, and resting those that wait in them.
+	parked, resting ordered[*parking]
 
 	// woken are agents whose wait for the next try of a step is over, by the key of their rate. Those in asking have
 	// kept their slots.

@@ -43,9 +43,6 @@ func (p *pool) resize(n int) {
 	}
 }
 
-// sameSlot answers an agent that it had better wait in its slot, since so many wait already.
-const sameSlot = -1
-
 // maxParked bounds the agents that wait outside the slots: each is a goroutine with its variables.
 const maxParked = 1024
 
@@ -53,7 +50,7 @@ const maxParked = 1024
 func (p *pool) goOn(k *parking) {
 	f := p.flights[k.token]
 	if f.waits != k {
-		k.wake <- sameSlot
+		k.wake <- k.slot
 		return
 	}
 	f.slot, f.waits, f.began = p.takeSlot(), nil, time.Now()
