@@ -88,20 +88,11 @@ func (p *pool) recordFleet(now time.Time) {
 
 // submit has an attempt given to the fleet.
 func (p *pool) submit(a agent.Attempt) {
-	s := &p.submitter
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting = append(s.waiting, a)
-	if s.at == mostSubmitters {
-		return
-	}
-	s.at++
+	p.submitter.n.Add(1)
 	p.job.agents.Go(func() error {
-		for some := s.next(); some != nil; some = s.next() {
-			written := p.job.Log.Flush() // once for all of them
-			for _, a := range some {
-				p.job.executeRecorded(p.runners.ctx, a, written)
-			}
+		p.job.execute(p.runners.ctx, a)
+		if p.submitter.n.Add(-1) == mostUnsent/2 {
+			signal(p.submitter.room)
 		}
 		return nil
 	})

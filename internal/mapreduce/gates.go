@@ -86,7 +86,9 @@ func (p *pool) mayBegin(now time.Time) bool {
 const totalWait = 100 * time.Millisecond
 
 // admitSender holds back what would wait for the fleet to take it.
-func (p *pool) admitSender(limits.Ask) limits.Verdict { return limits.WaitWhile(p.submitter.full()) }
+func (p *pool) admitSender(limits.Ask) limits.Verdict {
+	return limits.WaitWhile(p.submitter.n.Load() >= mostUnsent)
+}
 
 // admitMerges holds back what would begin far behind what others have done already.
 func (p *pool) admitMerges(limits.Ask) limits.Verdict {

@@ -20,13 +20,8 @@ import (
 // of its start is written: otherwise a command that kills prodigy at once would never be noticed, and its
 // number be used again.
 func (j *owner) execute(ctx context.Context, a agent.Attempt) {
-	j.executeRecorded(ctx, a, j.Log.Flush())
-}
-
-// executeRecorded is execute when the record of the start has been written, or could not be.
-func (j *owner) executeRecorded(ctx context.Context, a agent.Attempt, written error) {
 	e := &attemptEnd{attempt: &a, ack: j.newAck(&a)}
-	if e.err = written; e.err == nil && j.makeReady(e) {
+	if e.err = j.Log.Flush(); e.err == nil && j.makeReady(e) {
 		if j.fleet != nil && a.ItemID != "" {
 			done := j.returned
 			if e.files.Known() { // many may be out: only then the end is kept until it comes

@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"prodigy/internal/agent"
@@ -101,50 +100,17 @@ type task struct {
 	attempt agent.Attempt
 }
 
-// submitter gives attempts to the fleet, each of its goroutines some at a time. An attempt that starts is held
-// as a whole until the fleet has it, and all that may be out, tens of thousands, may start at once: so those
-// for which there is no room start a little later.
+// submitter counts the attempts on their way to the fleet. Each is held as a whole until the fleet has it, and all that
+// may be out, tens of thousands, may start at once: so those for which there is no room start a little later.
 type submitter struct {
-	mu      sync.Mutex
-	waiting []agent.Attempt
-
-	// at is the number of goroutines at work.
-	at int
-
-	// missed means that somebody was told that there is no room, and waits for a value in room.
-	missed bool
+	n atomic.Int32
 
 	// room gets a value when there is room again. It has room for one itself.
 	room chan struct{}
 }
 
-// full reports whether nothing more is to start. Then there will be a value in room.
-func (s *submitter) full() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.missed = len(s.waiting) >= mostUnsent
-	return s.missed
-}
-
-// next removes and returns attempts for one goroutine, as many as it has to take when others may still come to
-// help it. It returns none when the goroutine is to end.
-func (s *submitter) next() []agent.Attempt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.waiting) == 0 {
-		s.at--
-		s.waiting = nil
-		return nil
-	}
-	n := min(mostAtOnce, 1+len(s.waiting)/(mostSubmitters-s.at+1), len(s.waiting))
-	some := slices.Clone(s.waiting[:n])
-	s.waiting = slices.Delete(s.waiting, 0, n)
-	if s.missed && len(s.waiting) < mostUnsent/2 {
-		s.missed = false
-		signal(s.room)
-	}
-	return some
-}
+// mostUnsent is how many attempts may be on their way to the fleet.
+const mostUnsent = 64
 
 // gates are the limits of a pool, in the groups and the order in which they are asked. The comment of package limits
 // says what each holds back.
@@ -441,9 +407,3 @@ func (s *suspects) ended(index int) {
 		s.out = -1
 	}
 }
-
-const (
-	mostSubmitters = 16  // goroutines
-	mostUnsent     = 256 // attempts that wait for one
-	mostAtOnce     = 32  // that one takes
-)
