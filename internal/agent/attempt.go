@@ -2,10 +2,11 @@ package agent
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
@@ -104,15 +105,11 @@ func (a *Attempt) AttemptID() events.AttemptID {
 
 // SetSpec sets a.Spec to a digest of everything that an Executor compiles of a.
 func (a *Attempt) SetSpec() {
-	digest := sha256.New()
 	// Names of what is captured and of secrets and parameters decide how texts compile.
-	err := json.NewEncoder(digest).Encode(
+	data := check.Must(json.Marshal(
 		[]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Batch, a.Producing, a.Earlier, a.Steps, a.Handler, a.Base != ""},
-	)
-	if err != nil {
-		panic("BUG: an attempt has no JSON: " + err.Error())
-	}
-	a.Spec = hex.EncodeToString(digest.Sum(nil))
+	))
+	a.Spec = fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
 // Again is the retry policy of an item, and what the item has used of it.

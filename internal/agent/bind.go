@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,12 +80,11 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 
 // outputTag returns a text that differs between all steps that may write the same output_file at once.
 func (r *run) outputTag(s *scope, st *step) string {
-	digest := sha256.New()
-	_, _ = fmt.Fprintf(digest, "%q %q %q %q", r.a.JobID, r.a.Phase, r.a.ItemID, st.label)
+	names := fmt.Appendf(nil, "%q %q %q %q", r.a.JobID, r.a.Phase, r.a.ItemID, st.label)
 	for l := s.loop; l != nil; l = l.outer {
-		_, _ = fmt.Fprintf(digest, " %d", l.index)
+		names = fmt.Appendf(names, " %d", l.index)
 	}
-	return hex.EncodeToString(digest.Sum(nil)[:8])
+	return fmt.Sprintf("%x", sha256.Sum256(names))[:16]
 }
 
 // dir returns the working directory of st.
@@ -172,15 +170,12 @@ func (r *run) commandValue(s *scope, cmd command) (string, error) {
 		return "", err
 	}
 	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
-	exit, err := r.x.Run(r.stop, process.Command{
-		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: stdout, Stderr: stderr, Timeout: maxValueTime,
-		Grace:    r.x.Grace,
-		Register: r.x.host.Register(),
-	})
+	st := &step{Step: &workflow.Step{Timeout: maxValueTime}}
+	exit, err := r.execWithTimeout(r.stop, st, b, &sink{kept: stdout}, stderr)
 	if err != nil {
 		return "", err
 	}
-	f := failureOf(&step{Step: &workflow.Step{Timeout: maxValueTime}}, exit, trimmed(stderr.masked()))
+	f := failureOf(st, exit, trimmed(stderr.masked()))
 	if f != nil {
 		f.Message = "its command: " + f.Message
 		return "", f

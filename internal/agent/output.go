@@ -144,16 +144,7 @@ func formatted(f workflow.CaptureFormat, output string, failed bool) (json.RawMe
 	if failed {
 		return json.RawMessage("null"), nil
 	}
-	return nil, fmt.Errorf("output %s is not %s", quoteStart(trimmed), wanted)
-}
-
-// quoteStart quotes the start of output for a message.
-func quoteStart(output string) string {
-	const most = 60
-	if len(output) <= most {
-		return fmt.Sprintf("%q", output)
-	}
-	return fmt.Sprintf("%q…", strings.ToValidUTF8(output[:most], ""))
+	return nil, fmt.Errorf("output %.60q is not %s", trimmed, wanted)
 }
 
 var errLeaves = errors.New("a value points outside the directory")

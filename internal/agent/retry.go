@@ -6,12 +6,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"time"
 
 	"prodigy/internal/ai"
 	"prodigy/internal/check"
 	"prodigy/internal/events"
+	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
 
@@ -96,7 +96,9 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 			return stepEnd{}, err
 		}
 		if before != nil && failure.Type == retry.TypeCircuitOpen {
-			return before.refused(failure.Message), nil
+			end := before.because(retry.CircuitOpen, failure.Message)
+			end.failure.Type = retry.TypeCircuitOpen
+			return end, nil
 		}
 
 		if rnd == nil {
@@ -200,13 +202,6 @@ func (r *run) waited(ctx context.Context, slot int, err error) error {
 	return err
 }
 
-// refused returns the end of a step whose retrying a breaker ended: a refusal, with the evidence of the last try.
-func (e stepEnd) refused(refusal string) stepEnd {
-	e = e.because(retry.CircuitOpen, refusal)
-	e.failure.Type = retry.TypeCircuitOpen
-	return e
-}
-
 // overBudget returns the end of a step that is not tried again because of its retry budget.
 func (e stepEnd) overBudget() stepEnd { return e.because(retry.Budget, "") }
 
@@ -264,10 +259,7 @@ func (r *run) heedRetryAfter(s *scope, st *step, res result, f *Failure) {
 	texts := []string{res.Output, res.Stderr}
 	if st.after != nil && r.x.Simulate == nil {
 		if path, err := st.after.Bind(s.binding(st)); err == nil {
-			if !filepath.IsAbs(path) {
-				path = filepath.Join(cmp.Or(res.dir, r.a.Dir), path)
-			}
-			texts = append(texts, headOf(path))
+			texts = append(texts, headOf(process.Resolve(cmp.Or(res.dir, r.a.Dir), path)))
 		}
 	}
 	f.RetryAfter, _ = after.Asked(time.Now(), texts...)
