@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -171,7 +170,8 @@ stderr.`,
 var otherFlags = map[string]string{
 	"json": "json-file", "jobs": "max-parallel", "retries": "retry", "max-args": "batch", "dryrun": "dry-run",
 	"progress": "bar", "eta": "bar", "lb": "line-buffer", "linebuffer": "line-buffer", "xapply": "link",
-	"halt-on-error": "halt", "keeporder": "keep-order",
+	"halt-on-error": "halt", "keeporder": "keep-order", "file": "arg-file",
+	"input": "arg-file",
 }
 
 // operators are words that mean something to a shell, but are arguments here.
@@ -242,7 +242,10 @@ func (o *mapOptions) checkWords(lists []string, dashed bool) error {
 	case dashed || o.short.Agent != "":
 		return nil
 	case len(words) > 1 && words[1] == "--" && isMissing(words[0]):
-		return usagef("unexpected argument %q before --", words[0])
+		return usagef("unexpected argument %q before --; for a file of items: -a FILE", words[0])
+	case len(words) > 1 && strings.HasPrefix(words[1], "-") && strings.Contains(words[0], " ") && isMissing(words[0]):
+		return usagef("%q is not a program; flags come before the command: prodigy map %s %s", words[0], words[1],
+			quoted(words[0]))
 	}
 	for _, word := range words {
 		if check.Among(operators, word) || strings.HasPrefix(word, ">") {
@@ -312,7 +315,7 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	}
 	w, err := loadSource(ctx, "the command", source, o.checkedAs(), o.settings, purpose)
 	if err != nil {
-		return o.asRefusal(err, source)
+		return o.asRefusal(err)
 	}
 	w.File = "" // there is none
 	switch {
@@ -339,7 +342,7 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	}
 	w.warnings = nil
 	o.quiet = o.quiet || !con.live
-	return o.asRefusal(o.start(ctx, con, w), source)
+	return o.asRefusal(o.start(ctx, con, w))
 }
 
 // checkProgram returns an error if the command is a program that is not on this machine, so that a typing error is no
@@ -361,7 +364,7 @@ func isMissing(name string) bool {
 }
 
 // asRefusal returns err, in which the problems of the file that was made of the command line are problems of that.
-func (o *mapOptions) asRefusal(err error, source []byte) error {
+func (o *mapOptions) asRefusal(err error) error {
 	problems, ok := problemsOf(err)
 	if !ok {
 		return err
@@ -372,7 +375,7 @@ func (o *mapOptions) asRefusal(err error, source []byte) error {
 			texts = append(texts, p.Message)
 		}
 	}
-	return refusef("%s\nThe workflow would have been:\n%s", strings.Join(texts, "\n"), bytes.TrimSpace(source))
+	return refusef("%s", strings.Join(texts, "\n"))
 }
 
 // saveAs writes the workflow file, and prints the command that does the same with it.

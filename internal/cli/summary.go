@@ -373,7 +373,8 @@ func (e finishedRun) next() []string {
 // file that could be fixed: its command is to be typed again.
 func mend(job jobs.Job) (fix string, next []string) {
 	if meta, err := job.ReadMeta(); err == nil && meta.WorkflowPath == "" {
-		return "Fix the command line or its input, and run it again.", nil
+		return "Fix the command line or its input, and run it again.\n" +
+			"Items follow :::, or come from -a FILE, --glob or standard input.", nil
 	}
 	return "Fix the workflow file or its input first.", []string{resumeMended(job)}
 }
