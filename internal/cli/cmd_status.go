@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
+	"prodigy/internal/retry"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -324,7 +325,9 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	}
 	types := map[string]int{}
 	for _, g := range d.Groups {
-		types[g.ErrorType] += g.Count
+		if g.ErrorType != string(retry.TypeSkipped) {
+			types[g.ErrorType] += g.Count
+		}
 	}
 	for t, n := range check.ByKey(types) {
 		l.Printf("%s errors: %d", t, n)

@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
+	"prodigy/internal/retry"
 )
 
 // Grave is how much an event should worry people: the colour of a line, the level on the screen, the severity
@@ -201,7 +202,7 @@ func sayAttempt(r Record) Sentence {
 	case AgentFailed:
 		return sayFailed(e)
 	case AgentSkipped:
-		return Sentence{Text: "skipped: " + e.Reason}
+		return Sentence{Text: "skipped: " + strings.TrimPrefix(e.Reason, "skipped ")}
 	case AgentInterrupted:
 		return Sentence{
 			Grave: Odd, Who: attempt(e.Attempt), Text: "was stopped" + e.OnWorker() + ": " + e.Reason,
@@ -230,7 +231,7 @@ func sayAttempt(r Record) Sentence {
 		}
 	case DLQItemAdded:
 		return Sentence{Grave: Bad, Text: "dead-lettered after " +
-			check.Counted(e.FailureCount, "attempt")}
+			check.Counted(e.FailureCount, "failure")}
 	case DLQItemRemoved:
 		return Sentence{Grave: Good, Text: "removed from the dead letter queue: " + e.Reason}
 	}
@@ -250,6 +251,8 @@ func sayFailed(e AgentFailed) Sentence {
 		s.Text = "not run: " + e.Error
 	case e.AgentID == "":
 		s.Text = "not run again: " + e.Error
+	case e.ErrorType == retry.TypeSkipped:
+		s.Grave, s.Who, s.Text = Odd, attempt(e.Attempt), "was stopped"+e.OnWorker()+": "+e.Error
 	default:
 		took := e.DurationMS.String()
 		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", e.OnWorker(),
