@@ -76,7 +76,7 @@ func TestEveryCommandInTheDocumentsExists(t *testing.T) {
 			typed, _, _ = strings.Cut(typed, "|")
 			typed, _, _ = strings.Cut(typed, ">")
 			typed = strings.Replace(typed, "go run ./cmd/prodigy", "prodigy", 1)
-			words := strings.Fields(typed)
+			words := strings.Fields(strings.ReplaceAll(typed, "'", ""))
 			switch words[0] {
 			case "prodigy":
 				tryParsing(t, b.File, words[1:])
