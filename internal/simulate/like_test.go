@@ -149,12 +149,12 @@ func TestWhatALogSaysOfAFailureIsDoneAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		got, want Outcome
 	}{
-		"an exit code":    {ended("network", &code, "", "exit code 7: no route", "out", "no route\n"), Outcome{ExitCode: 7, Type: "network", Stdout: "out", Stderr: "no route\n", Unknown: true}},
-		"in the message":  {ended("network", nil, "", "exit code 7: no route", "", ""), Outcome{ExitCode: 7, Type: "network", Stderr: "no route\n", Unknown: true}},
-		"a timeout":       {ended("timeout", nil, "SIGTERM", "timed out after 5s", "", ""), Outcome{Hangs: true, Takes: 5 * time.Second, Unknown: true}},
-		"a signal":        {ended("killed", nil, "SIGKILL", "killed by SIGKILL", "", "err"), Outcome{Signal: "SIGKILL", Stderr: "err", Unknown: true}},
-		"said by a step":  {ended("killed", nil, "", "killed by SIGSEGV", "", "err"), Outcome{Signal: "SIGSEGV", Stderr: "err", Unknown: true}},
-		"an AI's message": {ended("auth", nil, "", "not logged in", "", ""), Outcome{ExitCode: 1, Type: "auth", Stderr: "not logged in\n", Unknown: true}},
+		"an exit code":    {ended("network", &code, "exit code 7: no route", "out", "no route\n"), Outcome{ExitCode: 7, Type: "network", Stdout: "out", Stderr: "no route\n", Unknown: true}},
+		"in the message":  {ended("network", nil, "exit code 7: no route", "", ""), Outcome{ExitCode: 7, Type: "network", Stderr: "no route\n", Unknown: true}},
+		"a timeout":       {ended("timeout", nil, "timed out after 5s", "", ""), Outcome{Hangs: true, Takes: 5 * time.Second, Unknown: true}},
+		"a signal":        {ended("killed", nil, "killed by SIGKILL", "", "err"), Outcome{Signal: "SIGKILL", Stderr: "err", Unknown: true}},
+		"said by a step":  {ended("killed", nil, "killed by SIGSEGV", "", "err"), Outcome{Signal: "SIGSEGV", Stderr: "err", Unknown: true}},
+		"an AI's message": {ended("auth", nil, "not logged in", "", ""), Outcome{ExitCode: 1, Type: "auth", Stderr: "not logged in\n", Unknown: true}},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, c.got, c.want)

@@ -208,10 +208,7 @@ func (p PlannedFleet) print(l term.Lines, slots int) {
 	default:
 		l.Printf("slots: %d", p.Max)
 	}
-	found := strings.Join(fit[:min(len(fit), plannedWorkers)], "; ")
-	if more := len(fit) - plannedWorkers; more > 0 {
-		found += fmt.Sprintf("; and %d more", more)
-	}
+	found := check.Few(fit, plannedWorkers)
 	switch {
 	case p.Unreachable != "":
 		found = p.Unreachable + " (the run would fail)"

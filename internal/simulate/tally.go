@@ -3,10 +3,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"prodigy/internal/check"
@@ -142,7 +139,11 @@ func (t *Tally) Words(merges bool) (lines []string) {
 		line("dead letters: %d", t.DeadLetters)
 	}
 	if len(t.Openings) > 0 {
-		line("circuit breakers opened %s", t.openings())
+		var scopes []string
+		for scope, n := range check.ByKey(t.Openings) {
+			scopes = append(scopes, fmt.Sprintf("%s %d", term.Visible(scope), n))
+		}
+		line("circuit breakers opened %s: %s", check.Counted(t.Opened(), "time"), check.Few(scopes, 5))
 	}
 	if t.AtLimit > 0 {
 		slots := strconv.Itoa(t.TopLimit)
@@ -180,19 +181,4 @@ func (t *Tally) Opened() int {
 		n += times
 	}
 	return n
-}
-
-// openings returns how often breakers have opened, in all and those of the scopes that did so most often.
-func (t *Tally) openings() string {
-	const most = 5
-	var scopes []string
-	for _, scope := range slices.SortedFunc(maps.Keys(t.Openings), func(a, b string) int {
-		return cmp.Or(cmp.Compare(t.Openings[b], t.Openings[a]), cmp.Compare(a, b))
-	}) {
-		scopes = append(scopes, fmt.Sprintf("%s %d", term.Visible(scope), t.Openings[scope]))
-	}
-	if more := len(scopes) - most; more > 0 {
-		scopes = append(scopes[:most], fmt.Sprintf("%d more", more))
-	}
-	return check.Counted(t.Opened(), "time") + ": " + strings.Join(scopes, ", ")
 }
