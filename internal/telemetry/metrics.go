@@ -379,11 +379,18 @@ func (m *Metrics) ofLimits(f *families, now time.Time) {
 
 // ofBreakers adds how the breakers are that have opened.
 func (m *Metrics) ofBreakers(f *families) {
-	notClosed := m.view.CountBreakers()
+	type standing struct {
+		scope string
+		state view.BreakerState
+	}
+	counts := map[standing]int{}
+	for _, b := range m.view.Breakers() {
+		counts[standing{b.Scope, b.State}]++
+	}
 	var states []sample
 	for _, scope := range slices.Sorted(maps.Keys(m.opened)) {
 		for _, state := range []view.BreakerState{view.HalfOpen, view.Open} {
-			states = append(states, f.is(float64(notClosed[scope][state]), "scope", scope, "state", string(state)))
+			states = append(states, f.is(float64(counts[standing{scope, state}]), "scope", scope, "state", string(state)))
 		}
 	}
 	f.add("prodigy_breakers", "Open and half-open circuit breakers, by scope, once a breaker of the scope has opened.",

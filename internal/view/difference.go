@@ -34,31 +34,15 @@ func Difference(d events.Difference) string {
 
 // by names the parts by which most items have changed.
 func by(d events.Difference) string {
-	parts := slices.Collect(maps.Keys(d.By))
-	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(cmp.Compare(d.By[b], d.By[a]), cmp.Compare(a, b)) })
-	var kinds []string
-	counts, names := map[string]int{}, map[string][]string{}
+	parts := slices.SortedFunc(maps.Keys(d.By), func(a, b string) int {
+		return cmp.Or(cmp.Compare(d.By[b], d.By[a]), cmp.Compare(a, b))
+	})
 	more := d.ByMore
-	for i, part := range parts {
-		if i >= partsShown {
-			more += d.By[part]
-			continue
-		}
-		kind, name, _ := strings.Cut(part, ": ")
-		if counts[kind] == 0 {
-			kinds = append(kinds, kind)
-		}
-		counts[kind] += d.By[part]
-		if name != "" {
-			names[kind] = append(names[kind], name)
-		}
+	for _, part := range parts[min(partsShown, len(parts)):] {
+		more += d.By[part]
 	}
-	words := check.Each(kinds, func(kind string) string {
-		list := strings.Join(names[kind], ", ")
-		if list != "" {
-			list = ": " + list
-		}
-		return fmt.Sprintf("%d by %s%s", counts[kind], kind, list)
+	words := check.Each(parts[:min(partsShown, len(parts))], func(part string) string {
+		return fmt.Sprintf("%d by %s", d.By[part], part)
 	})
 	if more > 0 {
 		words = append(words, fmt.Sprintf("%d by others", more))

@@ -31,12 +31,6 @@ type LogPrinter struct {
 	// safe is set if the output goes to a terminal.
 	safe bool
 
-	// runs are how each run of a command ended, as far as Learn knows; "" stands for one that did not fail, or goes on.
-	runs map[outputs.Source][]string
-
-	// told is what the heading of a command says of its end.
-	told map[outputs.Source]string
-
 	// tried and repeated are set if there are several tries of a step, and several attempts. The first one was attempt.
 	tried, repeated bool
 	attempt         int
@@ -60,26 +54,15 @@ type logStream struct {
 // NewLogPrinter returns a printer of entries to out. Safe means that it is a terminal, where everything is made safe to
 // show.
 func NewLogPrinter(out io.Writer, look term.Look, safe bool) *LogPrinter {
-	return &LogPrinter{
-		out: out, look: look, safe: safe, runs: map[outputs.Source][]string{}, told: map[outputs.Source]string{},
-		open: map[logStream][]byte{},
-	}
+	return &LogPrinter{out: out, look: look, safe: safe, open: map[logStream][]byte{}}
 }
 
-// Learn reads entries of an item that Print is about to print, so that their headings say how the commands end. What
-// comes later is told behind its output.
+// Learn reads entries of an item that Print is about to print, so that it knows whether there are several tries.
 func (p *LogPrinter) Learn(entries iter.Seq2[outputs.Entry, error]) {
 	for e, err := range entries {
-		if err != nil || e.Limit != "" {
-			continue // Print tells
+		if err == nil && e.Limit == "" { // else Print tells
+			p.count(e)
 		}
-		if e.First {
-			p.runs[e.Source] = append(p.runs[e.Source], "")
-		}
-		if ends := p.runs[e.Source]; e.End != nil && len(ends) > 0 {
-			ends[len(ends)-1] = e.End.Trouble()
-		}
-		p.count(e)
 	}
 }
 
@@ -129,18 +112,12 @@ func (p *LogPrinter) end() error {
 func (p *LogPrinter) plain(b *bytes.Buffer, e outputs.Entry) {
 	p.count(e)
 	headed := p.safe || p.Tries && (p.tried || p.repeated)
-	if e.First {
-		p.told[e.Source] = ""
-		if ends := p.runs[e.Source]; len(ends) > 0 {
-			p.told[e.Source], p.runs[e.Source] = ends[0], ends[1:]
-		}
-	}
 	if (e.First || e.Source != p.before) && len(e.Printed) > 0 {
 		if p.middle {
 			b.WriteByte('\n')
 		}
 		if headed {
-			p.heading(b, p.headingOf(e)+term.Prefixed(", ", p.told[e.Source]))
+			p.heading(b, p.headingOf(e))
 		}
 		p.before, p.middle = e.Source, false
 	}
@@ -155,7 +132,7 @@ func (p *LogPrinter) plain(b *bytes.Buffer, e outputs.Entry) {
 	if e.End == nil || !headed || e.Source != p.before {
 		return
 	}
-	if end := e.End.Trouble(); end != p.told[e.Source] {
+	if end := e.End.Trouble(); end != "" {
 		if p.middle {
 			b.WriteByte('\n')
 		}

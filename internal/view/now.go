@@ -209,22 +209,6 @@ func (j *Job) Breakers() []Breaker {
 	return list
 }
 
-// CountBreakers returns how many breakers are open and half-open, by scope. It is for jobs with very many,
-// which it does not sort.
-func (j *Job) CountBreakers() map[string]map[BreakerState]int {
-	counts := map[string]map[BreakerState]int{}
-	for id, b := range j.circuit.breakers {
-		if b.State == Closed {
-			continue
-		}
-		if counts[id.scope] == nil {
-			counts[id.scope] = map[BreakerState]int{}
-		}
-		counts[id.scope][b.State]++
-	}
-	return counts
-}
-
 // BreakerPeriods returns when breakers were open, and half-open, in the order of their beginning.
 func (j *Job) BreakerPeriods() []Period { return j.circuit.periods.list }
 
