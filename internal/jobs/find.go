@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"prodigy/internal/check"
 )
 
 // Find returns the job with this name: its id, of whatever project, any part of the id that no other id has and that is
@@ -97,19 +99,13 @@ func having(all []Job, fits func(id string) bool) []Job {
 
 // some lists the first few jobs, with the names of their workflows.
 func some(jobs []Job) string {
-	const few = 5
-	var list []string
-	for _, job := range jobs[:min(few, len(jobs))] {
-		text := job.ID
-		if meta, err := job.ReadMeta(); err == nil && meta.Workflow != "" {
-			text += " (" + meta.Workflow + ")"
+	return check.Few(check.Each(jobs, func(job Job) string {
+		meta, err := job.ReadMeta()
+		if err != nil || meta.Workflow == "" {
+			return job.ID
 		}
-		list = append(list, text)
-	}
-	if len(jobs) > few {
-		list = append(list, fmt.Sprintf("%d more", len(jobs)-few))
-	}
-	return strings.Join(list, ", ")
+		return job.ID + " (" + meta.Workflow + ")"
+	}), 5)
 }
 
 // List returns the jobs of h.Project, newest first.
