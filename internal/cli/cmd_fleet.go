@@ -216,14 +216,11 @@ func (o *fleetCommandOptions) list(ctx context.Context, con *console, _ []string
 		slices.SortFunc(one.Jobs, func(a, b jobHeld) int { return cmp.Compare(a.JobID, b.JobID) })
 		shown = append(shown, one)
 	}
-	if o.format == term.JSON {
-		return term.PrintJSON(con.out, shown)
-	}
-	if len(shown) == 0 {
+	if len(shown) == 0 && o.format == term.Human {
 		con.say().Printf("no workers found at %s; start one with: prodigy worker %s",
 			fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags())
 	}
-	_, err = printRows(con, term.Human, []term.Column[nodeShown]{
+	_, err = printRows(con, o.format, []term.Column[nodeShown]{
 		{Head: "WORKER", Cell: nodeShown.title},
 		{Head: "HOST", Key: "host"},
 		{Head: "SLOTS", Key: "slots"},
@@ -305,12 +302,8 @@ func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []s
 				"with: prodigy fleet sweep --dry-run", name)
 		}
 	}
-	if o.format == term.JSON {
-		return term.PrintJSON(con.out, append([]fleet.Leftovers{}, found...))
-	}
-	if len(found) == 0 {
+	if len(found) == 0 && o.format == term.Human {
 		con.say().Print("nothing to remove: no broker data of jobs that are not running")
-		return nil
 	}
 	state := func(r fleet.Leftovers) string {
 		switch {
@@ -323,7 +316,7 @@ func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []s
 		}
 		return "kept: can be resumed" + lastRunner(r)
 	}
-	_, err = printRows(con, term.Human, []term.Column[fleet.Leftovers]{
+	_, err = printRows(con, o.format, []term.Column[fleet.Leftovers]{
 		{Head: "JOB", Cell: func(r fleet.Leftovers) string { return cmp.Or(r.JobID, r.Key) }},
 		{Head: "OBJECTS", Key: "objects"},
 		{Head: "BYTES", Key: "bytes"},

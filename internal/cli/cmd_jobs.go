@@ -126,18 +126,15 @@ func runJobs(con *console, o jobsOptions) error {
 		}
 		list = append(list, statusOf(s))
 	}
-	if o.format == term.JSON {
-		return term.PrintJSON(con.out, list)
-	}
-	if len(all) == 0 {
+	if len(all) == 0 && o.format == term.Human {
 		con.say().Print(term.Visible(noJobs(home).Error()))
 	}
 	columns := jobColumns(list, o.all, time.Now())
-	if _, err := printRows(con, term.Human, columns, term.Each(list)); err != nil || len(all) <= o.limit {
-		return err
+	_, err = printRows(con, o.format, columns, term.Each(list))
+	if len(all) > o.limit && o.format == term.Human {
+		con.say().Printf("… %d more: use --limit %d", len(all)-o.limit, len(all))
 	}
-	con.say().Printf("… %d more: use --limit %d", len(all)-o.limit, len(all))
-	return nil
+	return err
 }
 
 // jobColumns returns the columns of the table. There is one for the cost only if a job in the list had AI agents.

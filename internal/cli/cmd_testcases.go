@@ -123,37 +123,28 @@ func testFiles(args []string) ([]string, error) {
 	}
 	var files []string
 	for _, arg := range args {
-		info, err := os.Stat(arg)
-		if err != nil {
-			return nil, refusef("%w", err)
-		}
-		if !info.IsDir() {
-			file := arg
-			if !isTestFile(arg) {
-				ext := filepath.Ext(arg)
-				file = strings.TrimSuffix(arg, ext) + testSuffix + ext
-				if !isFile(file) {
-					return nil, refusef("%s has no tests: %s not found", arg, file)
-				}
-			}
-			files = append(files, file)
-			continue
+		root := arg
+		if isFile(arg) && !isTestFile(arg) {
+			ext := filepath.Ext(arg)
+			root = strings.TrimSuffix(arg, ext) + testSuffix + ext
 		}
 		before := len(files)
-		err = filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && isTestFile(path) {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && path != root && strings.HasPrefix(d.Name(), "."):
+				return fs.SkipDir
+			case !d.IsDir() && isTestFile(path):
 				files = append(files, path)
 			}
-			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 1 && path != arg {
-				return fs.SkipDir
-			}
-			return err
+			return nil
 		})
+		if err == nil && len(files) == before {
+			err = fmt.Errorf("%s: no *%s.yml files found", root, testSuffix)
+		}
 		if err != nil {
 			return nil, refusef("%w", err)
-		}
-		if len(files) == before {
-			return nil, refusef("%s: no *%s.yml files found", arg, testSuffix)
 		}
 	}
 	slices.Sort(files)

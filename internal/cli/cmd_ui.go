@@ -152,7 +152,7 @@ func servePages(ctx context.Context, listener net.Listener, o uiOptions, hosts [
 
 // explainItem returns the explanation of an item, with its data as it was recorded: the server masks it.
 func explainItem(job jobs.Job, item string) (view.Explanation, json.RawMessage, error) {
-	e, err := explanationOf(job, item)
+	e, err := explanationOf(job, item, 0)
 	if err != nil {
 		return e.Explanation, nil, err
 	}

@@ -64,7 +64,7 @@ type madeFrom struct {
 
 // run explains one item, and prints the command to type next. An unknown item is a usage error.
 func (o *whyOptions) run(_ context.Context, con *console, job jobs.Job, itemID string) error {
-	e, err := explanationOf(job, itemID)
+	e, err := explanationOf(job, itemID, originsShown)
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,9 @@ func (o *whyOptions) run(_ context.Context, con *console, job jobs.Job, itemID s
 	return nil
 }
 
-// explanationOf reads the log for what happened to an item. Without the workflow the explanation has fewer reasons.
-func explanationOf(job jobs.Job, itemID string) (explained, error) {
+// explanationOf reads the log for what happened to an item, and so many of the items of other jobs that it is made from,
+// each of these with one that it is made from itself. Without the workflow the explanation has fewer reasons.
+func explanationOf(job jobs.Job, itemID string, origins int) (explained, error) {
 	w := recordedOrNil(job) // without it, the explanation has fewer reasons
 	it, found, err := recordedItem(job, itemID)
 	if err != nil {
@@ -100,61 +101,33 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 	}
 	explanation.JobID = job.ID
 	e := explained{Explanation: explanation, Item: it.Shown()}
-	e.follow(job, it.From)
+	e.follow(job, it.From, origins)
 	return e, nil
 }
 
-// The limits of what why follows back through the jobs that an item is made from.
-const (
-	// originsShown is the number of items of a batch that are followed back.
-	originsShown = 5
-	// originsBehind is the number of jobs that an item is followed back through.
-	originsBehind = 20
-)
+// originsShown is the number of items of a batch that are followed back through the jobs that they are made from.
+const originsShown = 5
 
-// follow adds the items of other jobs that an item with these origins is made from, and what those were made from.
-func (e *explained) follow(job jobs.Job, from []string) {
-	e.more = max(0, len(from)-originsShown)
-	for _, itemID := range from[:min(len(from), originsShown)] {
-		place, origins := job, []string{itemID}
-		for range originsBehind {
-			meta, err := place.ReadMeta()
-			if err != nil || meta.Input == nil || len(origins) == 0 {
-				break
-			}
-			var made madeFrom
-			made, place, origins = originOf(meta.Input.JobID, origins[0])
-			e.From = append(e.From, made)
-		}
-	}
-}
-
-// originOf returns what is known of an item of a job that others are made from, with the job and the origins of the
-// item itself.
-func originOf(jobID, itemID string) (made madeFrom, job jobs.Job, origins []string) {
-	made = madeFrom{JobID: jobID, ItemID: itemID}
-	job, err := findJob(jobName{id: jobID, all: true})
-	if err != nil {
-		made.Gone = "the job was removed"
-		return made, job, nil
-	}
+// follow adds the first of the items of another job that an item is made from, each with what that is made from.
+func (e *explained) follow(job jobs.Job, from []string, most int) {
 	meta, err := job.ReadMeta()
-	if err != nil {
-		made.Gone = err.Error()
-		return made, job, nil
+	if err != nil || meta.Input == nil {
+		return
 	}
-	made.Workflow = meta.Workflow
-	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, "", nil, job.Running())
-	if err != nil {
-		made.Gone = err.Error()
-		return made, job, nil
+	e.more = max(0, len(from)-most)
+	for _, itemID := range from[:min(len(from), most)] {
+		made := madeFrom{JobID: meta.Input.JobID, ItemID: itemID}
+		var origin explained
+		if place, err := findJob(jobName{id: made.JobID, all: true}); err != nil {
+			made.Gone = "the job was removed"
+		} else if origin, err = explanationOf(place, itemID, 1); err != nil {
+			made.Gone = err.Error()
+		} else {
+			meta, _ := place.ReadMeta() // it was explained by that
+			made.Workflow, made.Now = meta.Workflow, origin.Now
+		}
+		e.From = append(append(e.From, made), origin.From...)
 	}
-	made.Now = explanation.Now
-	it, _, err := recordedItem(job, itemID)
-	if err != nil {
-		made.Gone = err.Error()
-	}
-	return made, job, it.From
 }
 
 // printFrom prints what the item is made from, and the commands that explain the items there.

@@ -118,20 +118,16 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 			own, o.name)
 	}
 	name := cmp.Or(o.name, own, machine, "worker")
-	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
-		return usagef("--name %q must not contain slashes", name)
-	}
-	if len(name) > longestWorkerName || strings.ContainsFunc(name, unicode.IsControl) {
-		return usagef("--name %q: at most %d bytes, and no control characters", name, longestWorkerName)
+	if len(name) > longestWorkerName || strings.ContainsFunc(name, unicode.IsControl) ||
+		strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
+		return usagef("--name %q: at most %d bytes, and neither slashes nor control characters", name, longestWorkerName)
 	}
 	if o.dir != "" {
 		if o.dir, err = filepath.Abs(o.dir); err != nil {
 			return err
 		}
-		if info, err := os.Stat(o.dir); err != nil {
-			return refusef("--dir: %w: create or mount it before starting the worker", err)
-		} else if !info.IsDir() {
-			return refusef("--dir: %s is not a directory", o.dir)
+		if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
+			return refusef("--dir: %s is not a directory: create or mount it before starting the worker", o.dir)
 		}
 	}
 	dir := filepath.Join(home.Root, "workers", name)
