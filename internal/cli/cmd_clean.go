@@ -108,7 +108,7 @@ func (o cleanOptions) candidates(con *console, home jobs.Home) ([]mapreduce.OldJ
 		case err != nil && o.jobID.id != "":
 			return nil, err
 		case err != nil:
-			con.say().Printf("warning: job %s kept: %v", job.ID, err)
+			con.sayf("warning: job %s kept: %v", job.ID, err)
 		case isOld:
 			old = append(old, c)
 		}
@@ -151,14 +151,14 @@ func (o cleanOptions) print(con *console, old []mapreduce.OldJob) error {
 		return err
 	}
 	if len(old) == 0 {
-		con.say().Print("No jobs to remove.")
+		con.sayf("No jobs to remove.")
 		return nil
 	}
 	for _, c := range old {
 		if c.Removed {
-			con.say().Printf("removed job %s", c.JobID)
+			con.sayf("removed job %s", c.JobID)
 		} else if o.jobID.id == "" {
-			con.say().Printf("job %s kept: %s", c.JobID, c.Kept)
+			con.sayf("job %s kept: %s", c.JobID, c.Kept)
 		}
 	}
 	return nil

@@ -196,7 +196,7 @@ func skipStanding(con *console, place jobs.Job, r job.Request) error {
 	case !answer.Done:
 		return refusef("job %s: %s", place.ID, term.Visible(answer.Text))
 	}
-	con.say().Printf("job %s: %s\nnext: %s", place.ID, term.Visible(answer.Text), resumeCommand(place, ""))
+	con.sayf("job %s: %s\nnext: %s", place.ID, term.Visible(answer.Text), resumeCommand(place, ""))
 	return nil
 }
 

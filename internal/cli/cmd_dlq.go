@@ -89,18 +89,18 @@ func (o *dlqListOptions) run(_ context.Context, con *console, job jobs.Job) erro
 		return err
 	}
 	if o.limit > 0 && found > o.limit {
-		con.say().Printf("Showing %d of %s.", o.limit, check.Counted(found, "dead letter"))
+		con.sayf("Showing %d of %s.", o.limit, check.Counted(found, "dead letter"))
 	}
 	if o.format != term.Human {
 		return nil
 	}
 	if found == 0 {
-		con.say().Printf("No dead letters found in job %s.", job.ID)
+		con.sayf("No dead letters found in job %s.", job.ID)
 		return nil
 	}
-	printNext(con.say(), inspectCommand(first.ItemID, job.ID))
+	con.next(inspectCommand(first.ItemID, job.ID))
 	if eligible > 0 {
-		printNext(con.say(), retryCommand(job, ""))
+		con.next(retryCommand(job, ""))
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (o *dlqInspectOptions) run(_ context.Context, con *console, job jobs.Job, i
 	if err := printLetter(con.lines(), job, e, labelsOf(job).label(e.ItemID, e.Item)); err != nil {
 		return err
 	}
-	printNext(con.say(), sendAgain(job, e))
+	con.next(sendAgain(job, e))
 	return nil
 }
 
@@ -326,7 +326,7 @@ func (o *dlqExportOptions) run(_ context.Context, con *console, job jobs.Job, fi
 		return err
 	})
 	if err == nil && file != "-" {
-		con.say().Printf("wrote %s of job %s to %s", check.Counted(n, "dead letter"), job.ID, file)
+		con.sayf("wrote %s of job %s to %s", check.Counted(n, "dead letter"), job.ID, file)
 	}
 	return err
 }
@@ -418,7 +418,7 @@ func (o *dlqEvictOptions) run(_ context.Context, con *console, job jobs.Job) (er
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, e)
 	}
-	con.say().Printf("deleted %s of job %s, %d left", check.Counted(e.Removed, "dead letter"), job.ID, e.Left)
+	con.sayf("deleted %s of job %s, %d left", check.Counted(e.Removed, "dead letter"), job.ID, e.Left)
 	return nil
 }
 

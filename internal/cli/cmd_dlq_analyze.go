@@ -102,7 +102,7 @@ func (o *dlqAnalyzeOptions) run(_ context.Context, con *console, job jobs.Job) e
 	}
 	err := writeOut(con, cmp.Or(o.export, "-"), func(w io.Writer) error { return term.PrintJSON(w, a) })
 	if err == nil && o.export != "" && o.export != "-" {
-		con.say().Printf("wrote the groups of job %s to %s", job.ID, o.export)
+		con.sayf("wrote the groups of job %s to %s", job.ID, o.export)
 	}
 	return err
 }
@@ -127,7 +127,7 @@ func (c letterCounts) print(con *console) error {
 	if err := term.Page(con.text(), page); err != nil {
 		return err
 	}
-	printNext(con.say(), "prodigy dlq analyze"+named(c.JobID))
+	con.next("prodigy dlq analyze" + named(c.JobID))
 	return nil
 }
 
@@ -137,7 +137,7 @@ const signaturesShown = 20
 // print prints the groups for people. The numbers of the signatures are those that dlq retry --cluster takes.
 func (a analysis) print(con *console) error {
 	if a.Total == 0 {
-		con.say().Printf("No dead letters in job %s.", a.JobID)
+		con.sayf("No dead letters in job %s.", a.JobID)
 		return nil
 	}
 	l := con.lines()
@@ -165,7 +165,7 @@ func (a analysis) print(con *console) error {
 	l.Print("\nBy hour of the last attempt:")
 	printGroups(l.W, a.ByHour, func(g dlq.Group) string { return g.Hour.Local().Format("2006-01-02 15:04") })
 	first := a.BySignature[0].Samples[0].ItemID
-	printNext(con.say(), inspectCommand(first, a.JobID))
+	con.next(inspectCommand(first, a.JobID))
 	return nil
 }
 

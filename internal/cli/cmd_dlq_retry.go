@@ -220,7 +220,7 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 		if others > 0 {
 			rest = fmt.Sprintf("; %s not selected", check.Counted(others, "dead letter"))
 		}
-		con.say().Printf("retried %s, %d succeeded, %d left%s",
+		con.sayf("retried %s, %d succeeded, %d left%s",
 			check.Counted(e.Reprocessed, "dead letter"), e.Recovered, left, rest)
 		e.print(con)
 	default:
@@ -242,11 +242,11 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 func nothingRetried(con *console, e finishedRun, c *dlq.Choice) {
 	switch {
 	case len(c.Named) > 0:
-		con.say().Printf("Nothing retried: %s.", c.Kept)
+		con.sayf("Nothing retried: %s.", c.Kept)
 	case c.Total > 0:
-		con.say().Printf("None of %s matches the selection.", check.Counted(c.Total, "dead letter"))
+		con.sayf("None of %s matches the selection.", check.Counted(c.Total, "dead letter"))
 	default:
-		con.say().Print("No dead letters to retry.")
+		con.sayf("No dead letters to retry.")
 	}
 	switch {
 	case e.ReduceStale:
@@ -256,7 +256,7 @@ func nothingRetried(con *console, e finishedRun, c *dlq.Choice) {
 	default:
 		return
 	}
-	printNext(con.say(), runReduce(e.Job))
+	con.next(runReduce(e.Job))
 }
 
 // retryCode returns the exit code. It depends on the dead letters and on reduce only, not on items of the job that were

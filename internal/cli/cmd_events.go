@@ -136,7 +136,7 @@ func (o *eventsOptions) list(_ context.Context, con *console, job jobs.Job) erro
 	}
 	err := p.print(out, con.err, lines)
 	if !seen && o.format == term.Human {
-		con.say().Printf("No matching events in job %s.", job.ID)
+		con.sayf("No matching events in job %s.", job.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
@@ -164,8 +164,8 @@ func (o *eventsOptions) follow(ctx context.Context, con *console, job jobs.Job) 
 // tellDeath says so when the run of a job that was followed has died.
 func tellDeath(con *console, place jobs.Job) {
 	if s, err := job.Summarize(place); err == nil && s.State == jobs.Killed {
-		con.say().Printf("The process of job %s has died.", place.ID)
-		printNext(con.say(), nextCommands(place, false, false, 0)...)
+		con.sayf("The process of job %s has died.", place.ID)
+		con.next(nextCommands(place, false, false, 0)...)
 	}
 }
 

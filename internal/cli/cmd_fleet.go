@@ -217,7 +217,7 @@ func (o *fleetCommandOptions) list(ctx context.Context, con *console, _ []string
 		shown = append(shown, one)
 	}
 	if len(shown) == 0 && o.format == term.Human {
-		con.say().Printf("no workers found at %s; start one with: prodigy worker %s",
+		con.sayf("no workers found at %s; start one with: prodigy worker %s",
 			fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags())
 	}
 	_, err = printRows(con, o.format, []term.Column[nodeShown]{
@@ -303,7 +303,7 @@ func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []s
 		}
 	}
 	if len(found) == 0 && o.format == term.Human {
-		con.say().Print("nothing to remove: no broker data of jobs that are not running")
+		con.sayf("nothing to remove: no broker data of jobs that are not running")
 	}
 	state := func(r fleet.Leftovers) string {
 		switch {
@@ -336,6 +336,6 @@ func (o *fleetCommandOptions) drain(ctx context.Context, con *console, args []st
 	if n == 0 {
 		return refusef("worker %q not found or not responding (see: prodigy fleet ls)", name)
 	}
-	con.say().Printf("draining worker %s: it accepts no more items, and exits when its running ones have finished", name)
+	con.sayf("draining worker %s: it accepts no more items, and exits when its running ones have finished", name)
 	return nil
 }

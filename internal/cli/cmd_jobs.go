@@ -121,7 +121,7 @@ func runJobs(con *console, o jobsOptions) error {
 	for _, place := range all[:min(len(all), o.limit)] {
 		s, err := job.Summarize(place)
 		if err != nil {
-			con.say().Printf("warning: %s: %v", place.ID, err)
+			con.sayf("warning: %s: %v", place.ID, err)
 			continue
 		}
 		list = append(list, statusOf(s))
@@ -132,7 +132,7 @@ func runJobs(con *console, o jobsOptions) error {
 	columns := jobColumns(list, o.all, time.Now())
 	_, err = printRows(con, o.format, columns, term.Each(list))
 	if len(all) > o.limit && o.format == term.Human {
-		con.say().Printf("… %d more: use --limit %d", len(all)-o.limit, len(all))
+		con.sayf("… %d more: use --limit %d", len(all)-o.limit, len(all))
 	}
 	return err
 }

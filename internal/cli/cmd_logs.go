@@ -105,7 +105,7 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 	shown := func(yield func(outputs.Entry, error) bool) {
 		for e, err := range o.chosen(entries) {
 			if broken, ok := errors.AsType[*outputs.DamagedError](err); ok {
-				con.say().Printf("damaged, skipped: %v", broken)
+				con.sayf("damaged, skipped: %v", broken)
 				damaged = true
 				continue
 			}
@@ -132,7 +132,7 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 			return err
 		}
 		if o.format == term.Human {
-			con.say().Printf("No matching output kept in job %s.", job.ID)
+			con.sayf("No matching output kept in job %s.", job.ID)
 		}
 	}
 	if damaged {

@@ -338,7 +338,7 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 		check.Quietly(file.Close)
 	}
 	for _, found := range w.warnings {
-		con.say().Printf("warning: %s", found.Message)
+		con.sayf("warning: %s", found.Message)
 	}
 	w.warnings = nil
 	o.quiet = o.quiet || !con.live
@@ -387,7 +387,7 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 	if err := createWhole(o.save, source); err != nil {
 		return err
 	}
-	con.say().Printf("written; to run it: prodigy run %s --%s", quoted(o.save), o.echo.mode())
+	con.sayf("written; to run it: prodigy run %s --%s", quoted(o.save), o.echo.mode())
 	return nil
 }
 

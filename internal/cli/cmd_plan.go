@@ -64,7 +64,7 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 	c.Environ = os.Environ()
 	w, err := load(ctx, o.path, c, o.settings, settings.ToPlan)
 	if err != nil {
-		printNote(con.say(), w.elsewhere()) // where files were looked for
+		con.note(w.elsewhere()) // where files were looked for
 		return err
 	}
 	o.fleet = o.fleet.forWorkflow(w.Workflow)
@@ -119,10 +119,10 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 		p.Items.Refused = strings.TrimPrefix(refused.Reason, "input: ")
 	}
 	p.Cost = simulate.PlanCost(w.Workflow, t.agents, o.maxCost, p.Items)
-	printProblems(con.say(), slices.Concat(w.warnings, warnings,
+	printProblems(con, slices.Concat(w.warnings, warnings,
 		t.agents.WarnOfPermissions(w.Workflow, t.claude, agent.ReadsPrompt(t.claude[0]))), "warning: ")
-	printNote(con.say(), w.elsewhere())
-	printNote(con.say(), note)
+	con.note(w.elsewhere())
+	con.note(note)
 	if o.format == term.JSON {
 		return term.PrintJSON(con.out, p)
 	}

@@ -55,7 +55,7 @@ func runReport(con *console, job jobs.Job, file string) error {
 		return unlessClosed(err)
 	}
 	if file != "-" {
-		con.say().Printf("report of %s: %s", job.ID, file)
+		con.sayf("report of %s: %s", job.ID, file)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func runAll(ctx context.Context, con *console, o runOptions, paths []string) err
 		o.path = path
 		if err := runRun(ctx, con, o); err != nil {
 			if rest := paths[i+1:]; len(rest) > 0 {
-				con.say().Printf("not run, because %s exited with a non-zero code: %s",
+				con.sayf("not run, because %s exited with a non-zero code: %s",
 					term.Visible(path), term.Visible(strings.Join(rest, " ")))
 			}
 			return err
@@ -138,7 +138,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	}
 	w, err := load(ctx, o.path, o.checkedAs(), o.settings, settings.ToRun)
 	if err != nil {
-		printNote(con.say(), w.elsewhere()) // where files were looked for
+		con.note(w.elsewhere()) // where files were looked for
 		return err
 	}
 	o.fleet = o.fleet.forWorkflow(w.Workflow)
@@ -166,13 +166,13 @@ func (o runOptions) await(ctx context.Context, con *console) (end func() error, 
 	err = untilSignal(ctx, func(ctx context.Context) (err error) {
 		end, err = home.Exclusive(ctx, process.Resolve(dir, o.path), dir, func(other jobs.Job) {
 			if !o.quiet {
-				con.say().Printf("waiting for job %s, which runs this workflow", other.ID)
+				con.sayf("waiting for job %s, which runs this workflow", other.ID)
 			}
 		})
 		return err
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		con.say().Printf("nothing was started: %s is still running after %s", term.Visible(o.path),
+		con.sayf("nothing was started: %s is still running after %s", term.Visible(o.path),
 			duration.Format(o.waitMost))
 		err = status(exitAsAsked)
 	}
@@ -187,8 +187,8 @@ func (o runOptions) start(ctx context.Context, con *console, w checked) error {
 		return err
 	}
 	if !o.quiet {
-		printProblems(con.say(), w.warnings, "warning: ")
-		printNote(con.say(), w.elsewhere())
+		printProblems(con, w.warnings, "warning: ")
+		con.note(w.elsewhere())
 	}
 	c := o.config(t)
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, w.maxDelay, os.Stdin, w.settings, w.values
@@ -208,10 +208,10 @@ func (o runOptions) clean(ctx context.Context, con *console, home jobs.Home) {
 	}
 	n, err := mapreduce.Clean{Older: keep.Keep, Force: keep.Force}.Sweep(ctx, home, time.Now())
 	if err != nil {
-		con.say().Printf("warning: clean: %v", err)
+		con.sayf("warning: clean: %v", err)
 	}
 	if n > 0 && !o.quiet && home.Once("cleaned") {
-		con.say().Printf("note: removed %s older than %s, as set by clean in config.yml; this message is shown only once",
+		con.sayf("note: removed %s older than %s, as set by clean in config.yml; this message is shown only once",
 			check.Counted(n, "job"), duration.Format(keep.Keep))
 	}
 }

@@ -182,7 +182,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 		return job, nil, err
 	}
 	if !o.quiet {
-		c.Notice = func(text string) { con.say().Printf("note: %s", term.Visible(text)) }
+		c.Notice = func(text string) { con.sayf("note: %s", term.Visible(text)) }
 	}
 	return simulate.Job{
 		Config: c, Workflow: w.Workflow, Source: w.source, Model: model, Begin: begin,
@@ -255,7 +255,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	}
 	line("seed %d, simulated in %s; no command was run", o.seed, duration.Format(took.Round(time.Millisecond)))
 	if o.keep != "" {
-		printNext(l, "PRODIGY_HOME="+quoted(o.keep)+" prodigy report "+e.Job.ID+" -o report.html")
+		con.next("PRODIGY_HOME=" + quoted(o.keep) + " prodigy report " + e.Job.ID + " -o report.html")
 	}
 }
 

@@ -91,11 +91,11 @@ func (o *statusOptions) run(ctx context.Context, con *console, place jobs.Job) e
 	case s.notSelected() && !lastOf(place).InputGone:
 		fix, next := mend(place)
 		con.say().Print(fix)
-		printNext(con.say(), next...)
+		con.next(next...)
 	case s.State == jobs.Failed && b != nil:
-		printNext(con.say(), resumeWithMore(place, *b))
+		con.next(resumeWithMore(place, *b))
 	case s.State != jobs.Running:
-		printNext(con.say(), nextCommands(place, s.State == jobs.Completed, s.ReduceStale, s.Metrics.Skipped)...)
+		con.next(nextCommands(place, s.State == jobs.Completed, s.ReduceStale, s.Metrics.Skipped)...)
 	}
 	return status(code)
 }

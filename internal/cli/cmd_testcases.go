@@ -84,7 +84,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 			}
 			if err != nil {
 				broken = true
-				explain(con.say(), nil, err)
+				explain(con, nil, err)
 			}
 		}
 		return nil

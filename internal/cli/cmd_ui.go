@@ -99,7 +99,7 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 		return errors.Join(err, listener.Close())
 	}
 	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
-	con.say().Print("Open this address in a browser. Ctrl-C stops the server.")
+	con.sayf("Open this address in a browser. Ctrl-C stops the server.")
 	return untilSignal(ctx, func(ctx context.Context) error { return servePages(ctx, listener, o, hosts, home) })
 }
 

@@ -125,7 +125,7 @@ func fixWorkspace(con *console, path string) error {
 	if err != nil {
 		return fmt.Errorf("write the workflow: %w", err)
 	}
-	con.say().Printf("%s: added \"workspace: git\"", path)
+	con.sayf("%s: added \"workspace: git\"", path)
 	return nil
 }
 
@@ -156,8 +156,8 @@ func (all verdicts) print(con *console, f term.Format) error {
 		return term.PrintJSON(con.out, all)
 	}
 	for _, v := range all.Files {
-		printProblems(con.say(), v.Problems, "")
-		printProblems(con.say(), v.Warnings, "warning: ")
+		printProblems(con, v.Problems, "")
+		printProblems(con, v.Warnings, "warning: ")
 		if v.Valid {
 			v.print(con.lines())
 		}

@@ -77,7 +77,7 @@ func (o *whyOptions) run(_ context.Context, con *console, job jobs.Job, itemID s
 	}
 	e.print(con.lines())
 	e.printFrom(con.lines())
-	printNext(con.say(), e.next(job)...)
+	con.next(e.next(job)...)
 	return nil
 }
 

@@ -149,6 +149,16 @@ func (c *console) lines() term.Lines { return term.Lines{W: c.text(), Look: c.lo
 // say returns the printer of what is said beside the results, on stderr.
 func (c *console) say() term.Lines { return term.Lines{W: c.err, Look: c.errLook()} }
 
+// sayf prints a line beside the results, on stderr.
+func (c *console) sayf(format string, args ...any) { c.say().Printf(format, args...) }
+
+// next prints the commands to type next.
+func (c *console) next(commands ...string) {
+	for _, command := range commands {
+		c.sayf("next: %s", command)
+	}
+}
+
 // colours reports whether output on err is coloured.
 func (c *console) colours() bool { return !c.plain && !c.noColor }
 
@@ -211,7 +221,7 @@ func (c *console) confirm(yes bool, question string) error {
 	}
 	agreed, err := askYesNo(os.Stdin, c.err, question)
 	if err == nil && !agreed {
-		c.say().Print("Nothing was removed.")
+		c.sayf("Nothing was removed.")
 		err = status(exitFailed)
 	}
 	return err
@@ -251,13 +261,6 @@ func quoted(word string) string { return shell.Quote(term.Visible(word)) }
 
 // shellWords returns a command line of words.
 func shellWords(words []string) string { return strings.Join(check.Each(words, quoted), " ") }
-
-// printNext prints the commands to type next.
-func printNext(l term.Lines, commands ...string) {
-	for _, command := range commands {
-		l.Printf("next: %s", command)
-	}
-}
 
 // isFile reports whether path is a regular file. A link to one counts.
 func isFile(path string) bool {

@@ -180,48 +180,48 @@ func endCode(s job.Summary, paused events.JobPaused) int {
 }
 
 // explain prints the error that cmd returned, unless it has been printed already.
-func explain(l term.Lines, cmd *cobra.Command, err error) {
+func explain(con *console, cmd *cobra.Command, err error) {
 	if isA[statusError](err) {
 		return
 	}
 	if invalid, ok := errors.AsType[*workflow.InvalidError](err); ok {
-		printProblems(l, invalid.Problems, "")
+		printProblems(con, invalid.Problems, "")
 		return
 	}
-	l.Printf("prodigy: %s", term.VisibleLines(err.Error()))
+	con.sayf("prodigy: %s", term.VisibleLines(err.Error()))
 	var usage *usageError
 	switch {
 	case errors.As(err, &usage):
 		if usage.hint {
-			l.Printf("See '%s --help'.", cmd.CommandPath())
+			con.sayf("See '%s --help'.", cmd.CommandPath())
 		}
 	case errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous):
-		l.Print("'prodigy jobs' lists the jobs, and with --all those of other directories.")
+		con.sayf("'prodigy jobs' lists the jobs, and with --all those of other directories.")
 	default:
-		printAdvice(l, err)
+		printAdvice(con, err)
 	}
 }
 
-// printNote prints a note, if there is one.
-func printNote(l term.Lines, text string) {
+// note prints a note, if there is one.
+func (c *console) note(text string) {
 	if text != "" {
-		l.Printf("note: %s", term.Visible(text))
+		c.sayf("note: %s", term.Visible(text))
 	}
 }
 
 // printProblems prints one problem per line, with word before its message. Further lines of a message stay as they are:
 // one may hold a caret.
-func printProblems(l term.Lines, problems []workflow.Problem, word string) {
+func printProblems(con *console, problems []workflow.Problem, word string) {
 	for _, p := range problems {
 		p.Message = word + p.Message
-		l.Print(term.VisibleLines(p.String()))
+		con.sayf("%s", term.VisibleLines(p.String()))
 	}
 }
 
 // printAdvice prints what to do about err, if there is advice for it.
-func printAdvice(l term.Lines, err error) {
+func printAdvice(con *console, err error) {
 	if text := advice(err); text != "" {
-		l.Print(text)
+		con.sayf("%s", text)
 	}
 }
 

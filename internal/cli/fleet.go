@@ -329,7 +329,7 @@ func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) 
 		}
 	}
 	if len(unknown) > 0 && !quiet {
-		con.say().Printf("warning: items require %s, which cannot be checked here; without --fleet they run on "+
+		con.sayf("warning: items require %s, which cannot be checked here; without --fleet they run on "+
 			"this machine anyway", strings.Join(unknown, ", "))
 	}
 	return nil
@@ -386,7 +386,7 @@ func (o fleetOptions) on(con *console, w *workflow.Workflow, do work) work {
 // sayer returns a function that prints lines about what a worker or broker does.
 func (c *console) sayer() func(string) {
 	return func(text string) {
-		c.say().Printf("%s %s", time.Now().Format(time.TimeOnly), term.Visible(text))
+		c.sayf("%s %s", time.Now().Format(time.TimeOnly), term.Visible(text))
 	}
 }
 

@@ -42,7 +42,7 @@ func runArgs(args []string, backend fleet.Backend) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(context.Background())
 	if err != nil {
-		explain(con.say(), cmd, err)
+		explain(con, cmd, err)
 	}
 	con.close()
 	return exitCode(err)

@@ -155,7 +155,7 @@ func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job,
 	}
 	con.useSecrets(found)
 	if path := changedSince(place, replacement); path != "" && !o.quiet {
-		con.say().Printf("note: %s has changed since job %s started, which keeps using the recorded workflow "+
+		con.sayf("note: %s has changed since job %s started, which keeps using the recorded workflow "+
 			"(use the file with --workflow %s)", path, place.ID, quoted(path))
 	}
 	c := o.config(t)

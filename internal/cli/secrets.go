@@ -56,7 +56,7 @@ func (c *console) hideSecretsOf(job jobs.Job) {
 	c.secrets = secretsOf(job)
 	c.hide(c.secrets.Mask)
 	if err := c.secrets.unknown; err != nil {
-		c.say().Printf("warning: items are not shown: the secrets of job %s are unknown: %v",
+		c.sayf("warning: items are not shown: the secrets of job %s are unknown: %v",
 			job.ID, err)
 	}
 }
@@ -67,6 +67,6 @@ func updateLetters(con *console, place jobs.Job) {
 	con.hideSecretsOf(place)
 	err := job.UpdateLetters(place, defaultMaxRetries, con.secrets.Mask)
 	if err != nil && !isA[*dlq.DamagedError](err) { // the reader will report that itself
-		con.say().Printf("warning: more dead letters may exist: %v", err)
+		con.sayf("warning: more dead letters may exist: %v", err)
 	}
 }

@@ -138,7 +138,7 @@ func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, 
 	case !answer.Done:
 		return refusef("job %s: %s", place.ID, term.Visible(answer.Text))
 	}
-	con.say().Printf("job %s: %s", place.ID, term.Visible(answer.Text))
+	con.sayf("job %s: %s", place.ID, term.Visible(answer.Text))
 	if !await || pid == 0 {
 		return nil
 	}
@@ -184,12 +184,12 @@ func awaitStop(ctx context.Context, con *console, place jobs.Job, pid int) error
 	}
 	switch lastOf(place).State {
 	case jobs.Completed:
-		con.say().Printf("job %s has completed in the meantime", place.ID)
+		con.sayf("job %s has completed in the meantime", place.ID)
 	case jobs.Cancelled:
-		con.say().Printf("job %s is cancelled", place.ID)
+		con.sayf("job %s is cancelled", place.ID)
 	default:
-		con.say().Printf("job %s has stopped", place.ID)
-		printNext(con.say(), resumeCommand(place, flagsToResume(place)))
+		con.sayf("job %s has stopped", place.ID)
+		con.next(resumeCommand(place, flagsToResume(place)))
 	}
 	return nil
 }

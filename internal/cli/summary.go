@@ -114,7 +114,7 @@ func (e finishedRun) printFailures(con *console) {
 	printFailures(con, e.job.Failures, named(e.Job.ID), e.labels)
 	m := e.Metrics
 	if before := m.Failed + m.Skipped + m.Rejected - e.job.Failures.Count(); before > 0 {
-		con.say().Printf("failed or skipped before this run: %s (prodigy status%s)",
+		con.sayf("failed or skipped before this run: %s (prodigy status%s)",
 			check.Counted(before, "item"), named(e.Job.ID))
 	}
 }
@@ -160,7 +160,7 @@ func (e finishedRun) print(con *console) {
 			fix, _ := mend(e.Job)
 			l.Print(fix)
 		}
-		printAdvice(l, e.Cause)
+		printAdvice(con, e.Cause)
 		if e.Unknown {
 			l.Print("the event log cannot be read; progress is unknown")
 		}
@@ -193,7 +193,7 @@ func (e finishedRun) print(con *console) {
 	if e.Results != "" {
 		l.Printf("results: prodigy results%s", named(e.Job.ID))
 	}
-	printNext(l, e.next()...)
+	con.next(e.next()...)
 }
 
 // stateShown returns the state that the run left the job in, coloured.
@@ -499,7 +499,7 @@ func printFailures(con *console, f view.Failures, job string, names *items.Store
 		printGroup(con, g, job, names)
 	}
 	if rest > 0 {
-		con.say().Printf("and %d more failures with other causes: prodigy dlq list%s", rest, job)
+		con.sayf("and %d more failures with other causes: prodigy dlq list%s", rest, job)
 	}
 }
 
