@@ -110,17 +110,17 @@ stderr.`,
 	}
 	f.VarP(value[string]{&in.Split, "regexp", split, asText}, "colsep", "C",
 		"split items into {1}, {2}, ... at this regular expression")
-	f.VarP(repeated((*[]string)(&in.File)), "arg-file", "a", "read items from this file, one per line (repeatable)")
-	f.Var(repeated((*[]string)(&in.Glob)), "glob",
+	f.VarP(repeatedIf((*[]string)(&in.File), "stringArray", notEmpty), "arg-file", "a", "read items from this file, one per line (repeatable)")
+	f.Var(repeatedIf((*[]string)(&in.Glob), "stringArray", notEmpty), "glob",
 		"use matching file names as items, such as 'src/**/*.go' (repeatable)")
-	f.StringVar(&o.json, "json-file", "", "read items from this file of JSON, JSONL or CSV: its elements or rows, or what a "+
+	f.Var(namedFlag(&o.json, isEmpty), "json-file", "read items from this file of JSON, JSONL or CSV: its elements or rows, or what a "+
 		"JSONPath after it selects, in each row")
 	f.BoolVar(&o.link, "link", false, "pair the items of several :::, repeating the shorter ones")
 	f.BoolFuncP("no-run-if-empty", "r", "succeed without doing anything if there are no items", func(string) error {
 		w.Map.OnEmpty = workflow.EmptyIsOK
 		return nil
 	})
-	f.StringVarP(&w.Replace, "replace", "I", "", "use this placeholder instead of {} and its variants")
+	f.VarP(namedFlag(&w.Replace, isEmpty), "replace", "I", "use this placeholder instead of {} and its variants")
 	batch := positive(&w.Map.Batch)
 	f.VarP(batch, "batch", "n", "number of items per command")
 	f.VarP(batch, "max-replace-args", "N", "same as --batch")
@@ -145,7 +145,7 @@ stderr.`,
 	apart := value[workflow.ShortRate]{&w.Map.Rate, durationType, workflow.ParseApart, shownNever[workflow.ShortRate]}
 	f.Var(apart, "delay",
 		"time between two starts, such as 500ms; a number is in seconds")
-	f.StringVar(&w.OnItemFailure, "on-failure", "",
+	f.Var(namedFlag(&w.OnItemFailure, isEmpty), "on-failure",
 		"action for failed items: dlq, retry, skip, stop")
 	f.Var(value[workflow.Halt]{&w.Halt, "when", workflow.ParseHalt, shownNever[workflow.Halt]}, "halt",
 		"when to stop: never, soon,fail=3, or now,fail=10% (now kills running commands; a percentage counts once "+
@@ -161,8 +161,12 @@ stderr.`,
 	f.StringVar(&o.joblog, "joblog", "", "write a row for each item to this file at the end, as parallel does")
 	f.Bool("bar", false, "accepted; a terminal always shows progress")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the commands without running them")
-	f.StringVar(&o.save, "save", "", "write the equivalent workflow to this file, without running it")
-	cmd.MarkFlagsMutuallyExclusive("rate", "delay")
+	f.Var(namedFlag(&o.save, isEmpty), "save", "write the equivalent workflow to this file, without running it")
+	for _, names := range []string{
+		"rate delay", "arg-file glob json-file", "null glob", "null json-file", "delimiter glob", "delimiter json-file",
+	} {
+		cmd.MarkFlagsMutuallyExclusive(strings.Fields(names)...)
+	}
 	return cmd
 }
 
@@ -194,36 +198,14 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	if err := o.checkWords(args[len(line.Command):], f.ArgsLenAtDash() == 0); err != nil {
 		return err
 	}
-	var sources []string
-	for _, name := range []string{"arg-file", "glob", "json-file"} {
-		if f.Changed(name) {
-			sources = append(sources, "--"+name)
-		}
-	}
-	if line.Lists != nil {
-		sources = append(sources, ":::")
-	}
-	if len(sources) > 1 {
-		return usagef("%s and %s cannot be used together: both set the source of items", sources[0], sources[1])
-	}
 	in := &o.short.Map.Input
-	for _, name := range []string{"null", "delimiter"} {
-		if f.Changed(name) && (in.Glob != nil || o.json != "") {
-			return usagef("--%s and %s cannot be used together", name, sources[0])
-		}
+	if line.Lists != nil && (in.File != nil || in.Glob != nil || o.json != "") {
+		return usagef("::: cannot be used with --arg-file, --glob or --json-file: all set the source of items")
 	}
 	for _, name := range []string{"backoff", "retry-on"} {
 		if f.Changed(name) && !f.Changed("retry") {
 			return usagef("--%s requires --retry N", name)
 		}
-	}
-	for name := range strings.FieldsSeq("json-file replace save on-failure") {
-		if f := f.Lookup(name); f.Changed && f.Value.String() == "" {
-			return usagef("--%s must not be empty", name)
-		}
-	}
-	if slices.Contains(slices.Concat(in.File, in.Glob), "") {
-		return usagef("%s must not be empty", sources[0])
 	}
 	if o.short.Now {
 		_ = f.Set("stop-now", "true")

@@ -237,7 +237,18 @@ func repeatedIf(at *[]string, name string, check func(text string) error) pflag.
 	return value[[]string]{at, name, parse, func(list []string) string { return strings.Join(list, " ") }}
 }
 
-// The names of types whose flags complete to nothing.
+// isEmpty says that the value of a flag is empty, as that of an unset variable would be.
+const isEmpty = "must not be empty"
+
+// notEmpty refuses a value that is empty.
+func notEmpty(text string) error {
+	if text == "" {
+		return errors.New(isEmpty)
+	}
+	return nil
+}
+
+// The names of types in the help.
 const (
 	durationType = "duration"
 	numberType   = "number"
