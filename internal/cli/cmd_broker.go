@@ -66,11 +66,8 @@ func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOpti
 			}
 		}
 		if !isFile(filepath.Join(dir, brokerConfig)) {
-			hint := "must be a broker directory created by fleet init, such as fleet/broker"
-			if inside := filepath.Join(dir, "broker"); isFile(filepath.Join(inside, brokerConfig)) {
-				hint = "did you mean " + inside + "?"
-			}
-			return refusef("--dir %s: %s not found: %s", dir, brokerConfig, hint)
+			return refusef("--dir %s: %s not found: must be a broker directory created by fleet init, such as fleet/broker",
+				dir, brokerConfig)
 		}
 		if err := os.Chdir(dir); err != nil {
 			return refusef("--dir: %w", err)

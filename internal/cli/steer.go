@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"strconv"
 	"sync"
 	"syscall"
@@ -162,13 +161,7 @@ func terminate(pid int) error {
 
 // userName returns the name of the user, for the record of a request.
 func userName() string {
-	if name := cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), os.Getenv("USERNAME")); name != "" {
-		return name
-	}
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return "uid" + strconv.Itoa(os.Getuid())
+	return cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), "uid"+strconv.Itoa(os.Getuid()))
 }
 
 // awaitStop waits until the process does not run the job any more.

@@ -112,11 +112,6 @@ func (e finishedRun) printFailures(con *console) {
 		return
 	}
 	printFailures(con, e.job.Failures, named(e.Job.ID), e.labels)
-	m := e.Metrics
-	if before := m.Failed + m.Skipped + m.Rejected - e.job.Failures.Count(); before > 0 {
-		con.sayf("failed or skipped before this run: %s (prodigy status%s)",
-			check.Counted(before, "item"), named(e.Job.ID))
-	}
 }
 
 // slowEnough is how long an attempt must have taken to be listed among the slowest ones.
