@@ -71,10 +71,10 @@ func presets(names ...string) ([]*ai.Preset, error) {
 	return list, nil
 }
 
-// completePreset completes to the names of all presets, those of agents.yml included.
-func completePreset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// presetNames returns the names of all presets, those of agents.yml included.
+func presetNames([]string) []string {
 	set, _ := userPresets()
-	return set.Names(), noMore
+	return set.Names()
 }
 
 // newAgentsListCommand returns the command that prints one line for each preset. "Tested with" is the version of the
@@ -102,7 +102,7 @@ func newAgentsListCommand(con *console) *cobra.Command {
 // changed.
 func newAgentsShowCommand(con *console) *cobra.Command {
 	return &cobra.Command{
-		Use: "show <agent>", Short: "Print an agent preset as YAML", Args: exactly("agent"), ValidArgsFunction: completePreset,
+		Use: "show <agent>", Short: "Print an agent preset as YAML", Args: exactly("agent"), ValidArgsFunction: offering(presetNames),
 		RunE: func(_ *cobra.Command, args []string) error {
 			list, err := presets(args...)
 			if err != nil {
@@ -125,7 +125,7 @@ func newAgentsCheckCommand(con *console) *cobra.Command {
 version differs from the tested ones, record some output and check it with 'prodigy agents test'.
 
 The exit code is 1 if the named CLI, or every CLI, is missing.`,
-		Args: atMost(1), ValidArgsFunction: completePreset,
+		Args: atMost(1), ValidArgsFunction: offering(presetNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := presets(args...)
 			if err != nil {
@@ -224,7 +224,7 @@ stderr and exit (negative for a signal). With the key want (an outcome or a list
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.use, "use", "", "`preset` to use (default: the file's cli key)")
-	_ = cmd.RegisterFlagCompletionFunc("use", completePreset)
+	_ = cmd.RegisterFlagCompletionFunc("use", offering(presetNames))
 	f.IntVar(&o.exit, "exit", 0, "`code` the CLI exited with")
 	f.StringVar(&o.signal, "signal", "", "`signal` that killed the CLI, such as SIGTERM")
 	formerly(cmd, map[string]string{"stderr": "stderr-file"})

@@ -71,7 +71,7 @@ func (o *dlqListOptions) run(_ context.Context, con *console, job jobs.Job) erro
 	var first dlq.Entry
 	found, eligible := 0, 0
 	listed := term.Those(con.secrets.letters(job), func(e dlq.Entry) bool {
-		if !o.wants(e) {
+		if o.eligible && !e.ReprocessEligible || o.typ != "" && e.Last().ErrorType != o.typ {
 			return false
 		}
 		if found++; o.limit > 0 && found > o.limit {
@@ -103,11 +103,6 @@ func (o *dlqListOptions) run(_ context.Context, con *console, job jobs.Job) erro
 		con.next(retryCommand(job, ""))
 	}
 	return nil
-}
-
-// wants reports whether the flags select a dead letter. Its type is that of its last failure.
-func (o dlqListOptions) wants(e dlq.Entry) bool {
-	return (!o.eligible || e.ReprocessEligible) && (o.typ == "" || e.Last().ErrorType == o.typ)
 }
 
 // letterColumns are what is shown of a dead letter. For programs, data and failure history are JSON in one cell each.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"prodigy/internal/check"
 	"prodigy/internal/dlq"
@@ -71,7 +70,7 @@ dead letters do not count; the last line of the summary shows how many there are
 	f.Var(namedFlag(&o.where, empty), "where",
 		"only dead letters matching this expression; fields: "+strings.Join(dlq.Names(), ", "))
 	f.Var(positive(&o.cluster), "cluster", "only dead letters of this group (its number in dlq analyze)")
-	f.Var(rateFlag(&o.rate), "rate",
+	f.Var(value[limit.Rate]{&o.rate, "rate", limit.ParseRate, shownUnlessZero(limit.Rate.String)}, "rate",
 		"maximum start rate of this retry, such as 5/s (default: as in the workflow)")
 	f.Var(positive(&o.canary), "canary", "retry this many items first, and the rest only if they all succeed")
 	addErrorType(cmd, &o.typ)
@@ -270,15 +269,4 @@ func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
 		return exitLeft
 	}
 	return exitOK
-}
-
-// rateFlag is a flag that takes a limit of starts.
-func rateFlag(at *limit.Rate) pflag.Value {
-	show := func(r limit.Rate) string {
-		if r.Count == 0 {
-			return ""
-		}
-		return r.String()
-	}
-	return value[limit.Rate]{at, "rate", limit.ParseRate, show}
 }

@@ -60,7 +60,7 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 	f.Var(positive(&o.query.Limit), "limit", "only the last N events")
 	f.StringVar(&o.search, "search", "", "only events that contain this text, in any field and any case")
 	f.BoolVar(&o.regex, "regex", false, "treat the text as a regular expression; (?i) ignores case")
-	_ = cmd.RegisterFlagCompletionFunc("event-type", completeEventType)
+	_ = cmd.RegisterFlagCompletionFunc("event-type", offering(eventTypes))
 	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItem)
 }
 

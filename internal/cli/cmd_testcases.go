@@ -213,10 +213,10 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	wrong []string, virtual time.Duration, err error,
 ) {
 	restore, err := setEnviron(c.Env.Assignments())
+	defer restore()
 	if err != nil {
 		return nil, 0, err
 	}
-	defer restore()
 	o := simulateOptions{at: c.At, chosen: c.Items}
 	o.path, o.seed = path, uint64(c.Seed)
 	o.quiet, o.grace, o.maxRetries, o.maxParallel = true, defaultGrace, defaultMaxRetries, c.MaxParallel
@@ -258,25 +258,20 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	return seen.Check(c, resultCode(result, nil, false), result, tally), result.Duration, nil
 }
 
-// setEnviron sets variables, and returns what sets them back.
+// setEnviron sets variables, and returns what sets the environment back.
 func setEnviron(vars []string) (restore func(), err error) {
-	var undo []func() error
-	restore = func() {
-		for _, one := range slices.Backward(undo) {
-			_ = one()
+	before := os.Environ()
+	set := func(vars []string) (err error) {
+		for _, v := range vars {
+			name, value, _ := strings.Cut(v, "=")
+			if failed := os.Setenv(name, value); failed != nil {
+				err = refusef("env: %s: %w", name, failed)
+			}
 		}
+		return err
 	}
-	for _, v := range vars {
-		name, value, _ := strings.Cut(v, "=")
-		if before, had := os.LookupEnv(name); had {
-			undo = append(undo, func() error { return os.Setenv(name, before) })
-		} else {
-			undo = append(undo, func() error { return os.Unsetenv(name) })
-		}
-		if err := os.Setenv(name, value); err != nil {
-			restore()
-			return nil, refusef("env: %s: %w", name, err)
-		}
-	}
-	return restore, nil
+	return func() {
+		os.Clearenv()
+		_ = set(before) // as it was
+	}, set(vars)
 }

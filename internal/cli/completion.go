@@ -123,26 +123,24 @@ func jobOf(cmd *cobra.Command, args []string) jobName {
 	return jobByFlags(cmd)
 }
 
-// completeEventType completes to the type of an event.
-func completeEventType(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-	return beginning(word, check.Each(events.Types(), events.TypeOf)), noMore
+// offering completes to the words that are offered, given the arguments so far.
+func offering(words func(args []string) []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		return beginning(word, words(args)), noMore
+	}
 }
 
-// completeProfile completes to a profile of the workflow that the first argument names.
-func completeProfile(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	for _, p := range workflowNamed(args).Profiles {
-		names = append(names, p.Name)
-	}
-	return beginning(word, names), noMore
+// eventTypes returns the types of events.
+func eventTypes([]string) []string { return check.Each(events.Types(), events.TypeOf) }
+
+// profilesNamed returns the profiles of the workflow that the first argument names.
+func profilesNamed(args []string) []string {
+	return check.Each(workflowNamed(args).Profiles, func(p workflow.Profile) string { return p.Name })
 }
 
 // completeParam completes to the name of a parameter of the workflow that the first argument names.
 func completeParam(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	for _, p := range workflowNamed(args).Parameters {
-		names = append(names, p.Name+"=")
-	}
+	names := check.Each(workflowNamed(args).Parameters, func(p workflow.Parameter) string { return p.Name + "=" })
 	return beginning(word, names), noMore | cobra.ShellCompDirectiveNoSpace
 }
 

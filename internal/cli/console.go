@@ -185,7 +185,11 @@ func writeOut(con *console, file string, write func(io.Writer) error) error {
 // directly.
 func writeWhole(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return writeInto(path, write)
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -195,15 +199,6 @@ func writeWhole(path string, write func(io.Writer) error) error {
 		return err
 	}
 	return jobs.Finish(f, path, write(f))
-}
-
-// writeInto writes to a file that is there, such as a device, without truncating it.
-func writeInto(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(f), f.Close())
 }
 
 // canAsk returns an error if the user has to be asked, since yes is not set, and there is no terminal for that.

@@ -63,7 +63,11 @@ func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Con
 		workflow.ParseOptions{MaxDelay: c.MaxDelay, Values: values, Workspace: o.workspace})
 	c.Dir, c.Environ = dir, os.Environ()
 	if err != nil {
-		return checked{}, withMore(c, err)
+		if invalid, ok := errors.AsType[*workflow.InvalidError](err); ok && invalid.Read != nil {
+			_, more := mapreduce.Check(c, invalid.Read) // the problems of commands and paths
+			err = invalid.And(more)
+		}
+		return checked{}, err
 	}
 	found, missing := o.resolve(ctx, w, dir, p)
 	if _, ok := problemsOf(missing); missing != nil && !ok {
@@ -120,16 +124,6 @@ func joinProblems(a, b error) error {
 		return first.And(b)
 	}
 	return cmp.Or(a, b)
-}
-
-// withMore adds the problems of commands and paths to those of the structure of a workflow.
-func withMore(c mapreduce.Config, err error) error {
-	invalid, ok := errors.AsType[*workflow.InvalidError](err)
-	if !ok || invalid.Read == nil {
-		return err
-	}
-	_, more := mapreduce.Check(c, invalid.Read)
-	return invalid.And(more)
 }
 
 // changedSince returns the path of the workflow file of a job if it is another than the recorded one, and nothing

@@ -133,6 +133,7 @@ func (o *jobOptions) checkPrint() error {
 
 // config returns the configuration of a job.
 func (o jobOptions) config(t tools) mapreduce.Config {
+	size, _ := strconv.ParseInt(logFileSize, 10, 64) // zero is the default
 	return mapreduce.Config{
 		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
 		MaxParallel: o.maxParallel,
@@ -142,7 +143,7 @@ func (o jobOptions) config(t tools) mapreduce.Config {
 		EndConfig: mapreduce.EndConfig{Grace: o.grace, StopNow: o.stopNow, ExitOutside: o.exitOutside},
 		LogConfig: job.LogConfig{
 			Durability: o.durability, LogSteps: o.logSteps,
-			LogFileSize: linkedLogFileSize(),
+			LogFileSize: size,
 		},
 		ResumeConfig:    mapreduce.ResumeConfig{MaxCrashes: o.maxCrashes},
 		RunConfig:       mapreduce.RunConfig{Watcher: watcherCommand()},
@@ -161,15 +162,6 @@ func workRoot() string {
 		return dir
 	}
 	return abs
-}
-
-// linkedLogFileSize returns the size set by the linker, or 0.
-func linkedLogFileSize() int64 {
-	n, err := strconv.ParseInt(logFileSize, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // findTools is findTools for a job with these options. It refuses a budget in money that nothing can hold: without an

@@ -39,7 +39,7 @@ func (o *settingOptions) add(cmd *cobra.Command) {
 	f.Var(repeated(&o.paramFiles), "param-file", "read parameters from a YAML or JSON file (--param takes "+
 		"precedence)")
 	f.StringVar(&o.profile, "profile", "", "use this profile of the workflow")
-	_ = cmd.RegisterFlagCompletionFunc("profile", completeProfile)
+	_ = cmd.RegisterFlagCompletionFunc("profile", offering(profilesNamed))
 	f.Var(repeated(&o.args), "args",
 		"run a standard workflow once per value, as $ARG (repeatable)")
 	f.Var(repeated(&o.patterns), "map",
