@@ -19,7 +19,8 @@ import (
 // results survive JSON. Methods are called from many goroutines at once.
 type Host interface {
 	// Emit records what happens inside an attempt: in the map phase the events that events.Within knows, and
-	// outside it also StepPrinted and StepCompleted. The events of one attempt come in order.
+	// outside it also StepPrinted and StepCompleted. The events of one attempt come in order. Those of the zero Attempt
+	// are about the job.
 	Emit(a *Attempt, e events.Event)
 
 	// Output keeps what a command of the attempt has printed, in order. It comes before the events that follow

@@ -1260,7 +1260,7 @@ type RetriesAllowed struct{ Fact }
 type StartsHeld struct {
 	Fact
 
-	// What holds them back: windows or guards.
+	// What holds them back: windows, guards, or the broker of a fleet.
 	By string `json:"by"`
 
 	Reason string `json:"reason"`

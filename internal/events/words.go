@@ -155,7 +155,7 @@ func sayHeld(r Record) Sentence {
 	case StartsHeld:
 		return Sentence{Grave: Odd, Text: "not starting items: " + e.Reason, Then: e.next(r.Time)}
 	case StartsAllowed:
-		return Sentence{Text: "starting items again: " + e.By + " satisfied"}
+		return Sentence{Text: "starting items again, no longer held back by " + e.By}
 	case CircuitOpen:
 		return Sentence{Grave: Odd, Who: breakerOf(e.Scope, e.Key), Text: "opened", Then: " until " +
 			e.Until.Local().Format(time.TimeOnly)}

@@ -11,10 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -245,6 +247,31 @@ func TestARunSaysWhatTheBrokerRefuses(t *testing.T) {
 		t.Errorf("something was kept, and it said %q", said)
 	}
 }
+
+// A broker that is away holds the job back, which its log knows, and so status.
+func TestTheLogKnowsThatTheBrokerIsAway(t *testing.T) {
+	host := &toldHost{}
+	c := newCoordinator(fleet.JobOptions{})
+	c.host = host
+	m, began := &monitoring{coordinator: c}, time.Now()
+	for _, after := range []time.Duration{0, shortAbsence - 1, shortAbsence, 2 * shortAbsence} {
+		m.missing(began, began.Add(after))
+	}
+	want := []events.Event{events.StartsHeld{
+		By: byBroker, Reason: "broker unreachable; running items continue for most of a lease",
+	}}
+	if diff := cmp.Diff(want, host.told); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// toldHost is a Host that keeps what it is told.
+type toldHost struct {
+	agent.Host
+	told []events.Event
+}
+
+func (h *toldHost) Emit(_ *agent.Attempt, e events.Event) { h.told = append(h.told, e) }
 
 // What the broker refuses now and then is one time of refusals, which ends when nothing is refused any more.
 func TestWhenTheBrokerKeepsThingsAgain(t *testing.T) {

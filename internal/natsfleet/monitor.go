@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
+	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 )
 
@@ -51,7 +53,7 @@ func (c *coordinator) monitor() {
 			continue
 		}
 		if m.away.told {
-			c.notify("the broker is reachable again")
+			c.host.Emit(&agent.Attempt{}, events.StartsAllowed{By: byBroker})
 		}
 		m.away = spell{}
 		now := time.Now()
@@ -193,6 +195,9 @@ func (m mailbox) unread() (n int) {
 	return n
 }
 
+// byBroker is what holds starts back while the broker does not answer.
+const byBroker = "the broker"
+
 // shortAbsence is how long the broker may be away before somebody is told.
 const shortAbsence = 5 * time.Second
 
@@ -201,7 +206,9 @@ const shortAbsence = 5 * time.Second
 func (c *monitoring) missing(asked, now time.Time) {
 	c.away.since = cmp.Or(c.away.since, asked)
 	if c.away.lasts(now, shortAbsence) {
-		c.notify("broker unreachable: running items continue for most of a lease, no new items start")
+		c.host.Emit(&agent.Attempt{}, events.StartsHeld{
+			By: byBroker, Reason: "broker unreachable; running items continue for most of a lease",
+		})
 	}
 	if !c.stopped && c.o.Patience > 0 && now.Sub(c.away.since) >= c.o.Patience {
 		c.stopped = true
