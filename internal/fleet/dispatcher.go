@@ -112,9 +112,9 @@ func (d *Dispatcher) Add(token int64) {
 }
 
 // Adopt enters an attempt that the run before may have given out. ranOn is the worker that ran it then; empty if it may
-// not have begun.
+// not have begun. Which of its reports that run has taken, nobody knows.
 func (d *Dispatcher) Adopt(token int64, ranOn string) {
-	d.flights[token] = &flight{token: token, adopted: true, ranOn: ranOn}
+	d.flights[token] = &flight{token: token, adopted: true, ranOn: ranOn, last: -1, whole: -1}
 	d.adopted++
 }
 

@@ -87,25 +87,12 @@ func NewLedger(lease, every time.Duration, now time.Time) *Ledger {
 	}
 }
 
-// Effects returns what is to be done since it was called last.
-func (l *Ledger) Effects() Effects {
+// Effects gives attempts that wait to workers that take some, and returns what is to be done since it was called last.
+func (l *Ledger) Effects(now time.Time) Effects {
+	l.dispatch(now)
 	e := l.effects
 	l.effects = Effects{}
 	return e
-}
-
-// Submit enters an attempt that is to be given out.
-func (l *Ledger) Submit(token int64, now time.Time) {
-	l.Add(token)
-	l.dispatch(now)
-}
-
-// SubmitAdopted enters an attempt that the run before may have given out, as Adopt does. Which of its reports that run
-// has taken, nobody knows.
-func (l *Ledger) SubmitAdopted(token int64, ranOn string, now time.Time) {
-	l.Adopt(token, ranOn)
-	l.flights[token].last, l.flights[token].whole = -1, -1
-	l.dispatch(now)
 }
 
 // Refuse notes that an attempt was given back that was never entered.
@@ -119,10 +106,7 @@ var (
 )
 
 // Halt gives back what no worker has, now and from now on.
-func (l *Ledger) Halt() {
-	l.Halted = true
-	l.giveBack(errStopping)
-}
+func (l *Ledger) Halt() { l.Halted = true }
 
 // TakeBack gives back what no worker has.
 func (l *Ledger) TakeBack() { l.giveBack(errPaused) }
@@ -136,7 +120,10 @@ func (l *Ledger) giveBack(why error) {
 // dispatch gives attempts that wait to workers that take some.
 func (l *Ledger) dispatch(now time.Time) {
 	if l.Halted {
-		l.giveBack(errStopping)
+		if len(l.queue) > 0 {
+			l.giveBack(errStopping)
+			l.queue = nil
+		}
 		return
 	}
 	for token, cause := range l.ends {
@@ -150,18 +137,17 @@ func (l *Ledger) dispatch(now time.Time) {
 			l.effects.Stuck = append(l.effects.Stuck, g.Token)
 		}
 		letter := l.send(g.Instance)
-		if letter.Tasks == nil {
-			letter.Tasks = map[int64][]int64{}
+		if letter.Round != g.Round { // what answers an earlier round would be refused
+			letter.Round, letter.Tasks = g.Round, nil
 		}
-		letter.Tasks[g.Round] = append(letter.Tasks[g.Round], g.Token)
+		letter.Tasks = append(letter.Tasks, g.Token)
 	}
 }
 
 // EndAlone has the worker of an attempt end it, and nothing else.
-func (l *Ledger) EndAlone(token int64, cause error, now time.Time) {
+func (l *Ledger) EndAlone(token int64, cause error) {
 	l.ends[token] = cause
 	l.sayEnd(token)
-	l.dispatch(now)
 }
 
 // sayEnd tells the worker of an attempt to end it, if somebody has asked for that. Whenever its worker says that it has
@@ -234,7 +220,6 @@ func (l *Ledger) status(w WorkerStatus, now time.Time) {
 			l.sayEnd(token)
 		}
 	}
-	l.dispatch(now)
 	if !w.Gone {
 		return
 	}
@@ -244,12 +229,6 @@ func (l *Ledger) status(w WorkerStatus, now time.Time) {
 		l.effects.Gone = append(l.effects.Gone, w.Instance)
 	}
 	delete(l.letters, w.Instance)
-}
-
-// Ended notes that an instance has ended, as WorkerEnded does.
-func (l *Ledger) Ended(who Holder, left []int64, now time.Time) {
-	l.WorkerEnded(who, left, now)
-	l.dispatch(now)
 }
 
 // SayAgain has all workers say again what they may have said while nobody could hear them.
@@ -262,7 +241,8 @@ func (l *Ledger) SayAgain() {
 // Letter is what is to be sent to a worker at once.
 type Letter struct {
 	Instance string
-	Tasks    map[int64][]int64 // tokens, by the round that they answer
+	Round    int64   // that Tasks answer
+	Tasks    []int64 // tokens
 	Orders
 }
 

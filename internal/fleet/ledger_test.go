@@ -203,7 +203,7 @@ func (f *simFleet) fault() {
 	case 3: // somebody ends an attempt alone
 		for _, token := range slices.Sorted(maps.Keys(f.item)) {
 			if f.l.HolderOf(token) != "" && f.rand.IntN(3) == 0 {
-				f.l.EndAlone(token, errors.New("enough"), f.now)
+				f.l.EndAlone(token, errors.New("enough"))
 				break
 			}
 		}
@@ -232,7 +232,7 @@ func (f *simFleet) kill(w *simWorker) {
 func (f *simFleet) submit(item int) {
 	f.token++
 	f.item[f.token] = item
-	f.l.Submit(f.token, f.now)
+	f.l.Add(f.token)
 }
 
 func agentIDOf(token int64) string { return fmt.Sprint("agent-", token) }
@@ -272,7 +272,7 @@ func (f *simFleet) look() {
 // carryOut does what a coordinator does after a turn.
 func (f *simFleet) carryOut() {
 	for {
-		e := f.l.Effects()
+		e := f.l.Effects(f.now)
 		for _, r := range e.Back {
 			if _, ok := f.l.End(Ending{Token: r.Token, AgentID: agentIDOf(r.Token)}); ok {
 				f.ended(simRecord{token: r.Token}, false)
@@ -292,7 +292,7 @@ func (f *simFleet) carryOut() {
 	}
 }
 
-// deliver sends a letter, each round in a message of its own.
+// deliver sends a letter.
 func (f *simFleet) deliver(w *simWorker, letter Letter) {
 	for _, r := range f.disk {
 		answered := slices.ContainsFunc(letter.Acks, func(a Ack) bool {
@@ -302,8 +302,8 @@ func (f *simFleet) deliver(w *simWorker, letter Letter) {
 			f.t.Errorf("%s is to forget token %d, whose end is not on disk", w.name, r.token)
 		}
 	}
-	for round, tokens := range letter.Tasks {
-		f.wire(w, func() { f.take(w, round, tokens) })
+	if len(letter.Tasks) > 0 {
+		f.wire(w, func() { f.take(w, letter.Round, letter.Tasks) })
 	}
 	f.wire(w, func() { f.obey(w, letter) })
 }

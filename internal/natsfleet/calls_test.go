@@ -74,7 +74,7 @@ func TestTheCostOfAnAttemptThatWasGivenUpIsRecorded(t *testing.T) {
 	c := newCoordinator(fleet.JobOptions{})
 	c.host, c.jobID = host, "job"
 	c.turn(func(s *jobState) {
-		s.ledger.Submit(7, time.Now())
+		s.ledger.Add(7)
 		assign(t, s.ledger, "A-1", 1, 7)
 		s.ledger.Lose(fleet.LostAttempt{Token: 7, ItemID: "item_1", Index: 1, Number: 2}, "job/item_1/2")
 	})

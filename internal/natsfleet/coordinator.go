@@ -173,7 +173,7 @@ func (c *coordinator) turn(f func(s *jobState)) {
 	defer c.mu.Unlock()
 	s := &c.state
 	f(s)
-	e := s.ledger.Effects()
+	e := s.ledger.Effects(time.Now())
 	for _, r := range e.Back {
 		c.endFlight(s, fleet.Ending{Token: r.Token}, flightEnd{err: fmt.Errorf("%w: %w", r.Why, agent.ErrReturned)})
 	}
@@ -317,9 +317,9 @@ func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done doneFun
 		f.spec, f.done = spec, done
 		s.flights[a.Token] = f
 		if adopted {
-			s.ledger.SubmitAdopted(a.Token, a.RanOn, time.Now())
+			s.ledger.Adopt(a.Token, a.RanOn)
 		} else {
-			s.ledger.Submit(a.Token, time.Now())
+			s.ledger.Add(a.Token)
 		}
 		if !s.stops[ctx] {
 			s.stops[ctx] = true
@@ -361,7 +361,7 @@ func (c *coordinator) TakeBack() { c.turn(func(s *jobState) { s.ledger.TakeBack(
 
 // End ends one attempt alone.
 func (c *coordinator) End(token int64, cause error) {
-	c.turn(func(s *jobState) { s.ledger.EndAlone(token, cause, time.Now()) })
+	c.turn(func(s *jobState) { s.ledger.EndAlone(token, cause) })
 }
 
 // Hurry has the steps of attempts not wait any longer.

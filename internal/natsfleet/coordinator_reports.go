@@ -99,7 +99,7 @@ func (c *coordinator) stored(m jetstream.Msg) {
 		return
 	}
 	c.turn(func(s *jobState) {
-		s.ledger.Ended(r.Holder, r.Left, time.Now())
+		s.ledger.WorkerEnded(r.Holder, r.Left, time.Now())
 		delete(s.workers, r.Holder.Instance)
 	})
 	_ = m.Ack()

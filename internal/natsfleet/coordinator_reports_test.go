@@ -42,7 +42,7 @@ func TestAStoredReportThatCannotBeTakenYetComesAgainSoon(t *testing.T) {
 		c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
 		c.turn(func(s *jobState) {
 			s.flights[1] = newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{Token: 1}})
-			s.ledger.Submit(1, time.Now())
+			s.ledger.Add(1)
 			assign(t, s.ledger, "worker-1", 1, 1)
 			change(s.ledger)
 		})

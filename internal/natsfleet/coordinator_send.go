@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -65,38 +64,30 @@ func (c *coordinator) message(round int64) fleet.CoordinatorMessage {
 
 // sendLetter sends to a worker, in more than one message if that would be too large.
 func (c *coordinator) sendLetter(l fleet.Letter) {
-	d := c.message(0)
+	d, size := c.message(l.Round), 0
 	d.Orders = l.Orders
-	for round, tokens := range check.ByKey(l.Tasks) {
-		size := 0
-		d.Round = round
-		for _, token := range tokens {
-			var f *flight
-			c.turn(func(s *jobState) { f = s.flights[token] })
-			if f == nil { // it is not out any more
-				continue
-			}
-			t := fleet.NewTask(f.Attempt, f.spec, time.Now())
-			if len(t.Item) > maxBody {
-				for _, p := range fleet.Pieces(encoded(t), pieceSize) {
-					d := c.message(round)
-					d.Tasks = []fleet.Task{{Assignment: agent.Assignment{Token: token}, Piece: &p}}
-					c.publish(l.Instance, d)
-				}
-				continue
-			}
-			if size += len(t.Item); size > maxBody {
+	for _, token := range l.Tasks {
+		var f *flight
+		c.turn(func(s *jobState) { f = s.flights[token] })
+		if f == nil { // it is not out any more
+			continue
+		}
+		t := fleet.NewTask(f.Attempt, f.spec, time.Now())
+		if len(t.Item) > maxBody {
+			for _, p := range fleet.Pieces(encoded(t), pieceSize) {
+				d := c.message(l.Round)
+				d.Tasks = []fleet.Task{{Assignment: agent.Assignment{Token: token}, Piece: &p}}
 				c.publish(l.Instance, d)
-				d, size = c.message(round), len(t.Item)
 			}
-			d.Tasks = append(d.Tasks, t)
+			continue
 		}
-		if len(d.Tasks) > 0 {
+		if size += len(t.Item); size > maxBody {
 			c.publish(l.Instance, d)
-			d = c.message(0)
+			d, size = c.message(l.Round), len(t.Item)
 		}
+		d.Tasks = append(d.Tasks, t)
 	}
-	if len(d.Acks)+len(d.Over)+len(d.End)+len(d.Due) > 0 || d.Again {
+	if len(d.Tasks)+len(d.Acks)+len(d.Over)+len(d.End)+len(d.Due) > 0 || d.Again {
 		c.publish(l.Instance, d)
 	}
 }

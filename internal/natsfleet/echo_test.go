@@ -101,7 +101,7 @@ func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
 	one.done = func(*agent.Attempt, agent.Outcome, error) { ended = true }
 	c.state.flights[1] = one
 	c.turn(func(s *jobState) {
-		s.ledger.Submit(1, time.Now())
+		s.ledger.Add(1)
 		assign(t, s.ledger, "w", 1, 1)
 	})
 	w := fleet.Holder{Instance: "w"}

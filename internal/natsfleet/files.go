@@ -79,7 +79,7 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 		return f, err
 	}
 	if !info.Mode().IsRegular() {
-		return f, fleet.Refusef("it is %s", kindOf(info.Mode()))
+		return f, fleet.Refusef("%w", errNotRegular)
 	}
 	from, err := root.Open(filepath.FromSlash(name))
 	if err != nil {

@@ -106,7 +106,7 @@ func TestFilesThatCannotBeSentEndTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pattern, want := range map[string]string{
-		"link":      "link: it is a symbolic link, which cannot be sent: use its target",
+		"link":      "link: it is not a regular file",
 		"nothing/*": "nothing/* matches nothing",
 		"../*":      "files: ../* is not below",
 		"/etc/*":    "files: /etc/* is not below",

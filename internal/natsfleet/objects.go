@@ -78,11 +78,14 @@ func (h *brokerConn) sumOf(ctx context.Context, name string) (string, error) {
 // errNotSent is the error about an object that is not what its digest says.
 var errNotSent = errors.New("the content differs from what was sent")
 
+// errNotRegular is the error about a file that cannot be sent.
+var errNotRegular = errors.New("it is not a regular file: links, directories, pipes and devices cannot be sent")
+
 // readFile has use read a file, and returns what the file is. What is wrong with the file is a *fs.PathError.
 func readFile(from *os.File, use func(io.Reader) error) (f fleet.File, err error) {
 	info, err := from.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "send", Path: from.Name(), Err: errors.New("it is " + kindOf(info.Mode()))}
+		err = &fs.PathError{Op: "send", Path: from.Name(), Err: errNotRegular}
 	}
 	if err == nil {
 		_, err = from.Seek(0, io.SeekStart)
@@ -99,18 +102,6 @@ func readFile(from *os.File, use func(io.Reader) error) (f fleet.File, err error
 	}
 	f.Run, f.Sum = info.Mode()&0o111 != 0, hex.EncodeToString(sum.Sum(nil))
 	return f, err
-}
-
-// kindOf says what a file is that cannot be sent.
-func kindOf(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeSymlink != 0:
-		return "a symbolic link, which cannot be sent: use its target"
-	case mode.IsDir():
-		return "a directory, not a file"
-	default:
-		return "not a regular file: pipes, sockets and devices cannot be sent"
-	}
 }
 
 // putFile has the broker keep a file as an object, and returns what was sent. Only a part of it is in memory at a time.

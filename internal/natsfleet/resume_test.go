@@ -489,7 +489,7 @@ func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 	f, c := new(field), newCoordinator(fleet.JobOptions{Lease: time.Minute})
 	c.OnAbort(func(cause error) { stopped <- cause })
 	c.state.flights[1] = newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{ItemID: "item_7"}})
-	c.turn(func(s *jobState) { s.ledger.Submit(1, time.Now()) })
+	c.turn(func(s *jobState) { s.ledger.Add(1) })
 	for round := range int64(fleet.MostTimes + 1) {
 		f.hear(c, fleet.WorkerStatus{Instance: "a", Node: "a", Round: round + 1, Credit: 1, Slots: 1, Full: true})
 		if len(stopped) > 0 && round < fleet.MostTimes {
