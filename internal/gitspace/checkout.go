@@ -317,14 +317,9 @@ func checkDisk(c Config, bytes int64) error {
 	if !ok || bytes == 0 || bytes*count <= free {
 		return nil
 	}
-	reason := fmt.Sprintf(
-		"%d workspaces of %s need %s, and %s are free in %s", count, size(bytes), size(bytes*count), size(free),
-		c.WorkDir,
-	)
-	if fit := free/bytes - 1; fit > 0 {
-		return fmt.Errorf("%s: use --max-parallel %d, or workspace.sparse", reason, fit)
-	}
-	return fmt.Errorf("%s: set PRODIGY_WORK to a directory with more space, or use workspace.sparse", reason)
+	return fmt.Errorf("%d workspaces of %s need %s, and %s are free in %s: use fewer slots (--max-parallel), "+
+		"workspace.sparse, or set PRODIGY_WORK to a directory with more space", count, size(bytes), size(bytes*count),
+		size(free), c.WorkDir)
 }
 
 // size returns a number of bytes for people.

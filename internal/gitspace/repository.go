@@ -122,28 +122,13 @@ func (s *Space) inherited() []setting {
 	`
 	var kept []setting
 	for _, one := range s.user.config {
-		section, _, name := one.parts()
-		switch {
-		case check.Among(dropped, one.key), section == "gc", section == "maintenance", section == "includeif":
-			continue
-		case section == "extensions" && one.key != "extensions.partialclone":
-			continue
-		case section == "remote" && (name == "url" || name == "pushurl"):
-			one.value = s.user.absoluteURL(one.value)
+		section, _, _ := one.parts()
+		if !check.Among(dropped, one.key) && !check.Among("gc maintenance includeif", section) &&
+			(section != "extensions" || one.key == "extensions.partialclone") {
+			kept = append(kept, one)
 		}
-		kept = append(kept, one)
 	}
 	return kept
-}
-
-// absoluteURL returns the URL of a remote so that it means the same everywhere. A path is relative to the top level.
-func (c checkout) absoluteURL(url string) string {
-	colon, slash := strings.IndexByte(url, ':'), strings.IndexByte(url, '/')
-	if strings.Contains(url, "://") || filepath.IsAbs(url) || url == "" || strings.HasPrefix(url, "~") ||
-		colon >= 0 && (slash < 0 || colon < slash) {
-		return url
-	}
-	return filepath.Join(c.top, url)
 }
 
 // writeRepository writes a repository by hand, with the user's settings and own instead of them: `git init`
@@ -184,7 +169,7 @@ func formatSettings(format string, partial bool) []setting {
 func writeGitDir(dir, borrowed, config string, more map[string]string) error {
 	files := map[string]string{"HEAD": "ref: " + headRef + "\n", "config": config}
 	if borrowed != "" {
-		files["objects/info/alternates"] = quoteAlternate(borrowed) + "\n"
+		files["objects/info/alternates"] = borrowed + "\n"
 	}
 	maps.Copy(files, more)
 	for sub := range strings.FieldsSeq("objects/info objects/pack refs/heads refs/tags info") {
@@ -324,14 +309,6 @@ func formatConfig(all []setting) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
-}
-
-// quoteAlternate returns a line of objects/info/alternates.
-func quoteAlternate(dir string) string {
-	if !strings.HasPrefix(dir, `"`) && !strings.HasPrefix(dir, "#") && !strings.Contains(dir, "\n") {
-		return dir
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(dir) + `"`
 }
 
 // restore removes what a killed git left in the hub, and sets its refs. The hidden ref in the user's repository keeps the base, however the user's
