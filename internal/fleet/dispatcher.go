@@ -27,7 +27,6 @@ type Dispatcher struct {
 	adopted  int             // attempts that the run before gave out, nobody knows to whom
 	expected map[string]bool // instances that may have those, and have not said so yet
 	unsure   bool            // others may have them too
-	died     bool            // some who may have had them are gone
 
 	workerCount, slotCount int // see Slots
 }
@@ -223,9 +222,6 @@ func (d *Dispatcher) Update(w WorkerStatus, now time.Time) (over []int64, again 
 		over, again = d.reconcile(s, w, now)
 		delete(d.expected, w.Instance)
 	}
-	if w.After != "" {
-		d.replaced(w.After)
-	}
 	d.enqueueReady(s)
 	if w.Gone {
 		d.workerGone(s)
@@ -297,17 +293,6 @@ func (d *Dispatcher) requeue(s *workerState, tokens []int64) {
 	d.queue = append(tokens, d.queue...)
 }
 
-// replaced notes that what an instance had has been ended by the one after it.
-func (d *Dispatcher) replaced(instance string) {
-	if d.expected[instance] {
-		delete(d.expected, instance)
-		d.died = true
-	}
-	if s := d.workers[instance]; s != nil {
-		s.lastHeard = time.Time{}
-	}
-}
-
 // workerGone gives no more to a worker that has ended. It is forgotten when nothing of it is out: what is, is lost
 // after a lease.
 func (d *Dispatcher) workerGone(s *workerState) {
@@ -324,27 +309,6 @@ func (d *Dispatcher) forget(s *workerState) {
 	delete(d.workers, s.instance)
 }
 
-// WorkerEnded notes that an instance has ended and holds nothing. left are the attempts whose reports it has left with
-// the broker. Those that have not come by now were lost there: the attempts have run, and others must not be given
-// them.
-func (d *Dispatcher) WorkerEnded(who Holder, left []int64, now time.Time) {
-	delete(d.expected, who.Instance)
-	for _, token := range left {
-		f := d.flights[token]
-		if f == nil || !f.mayBeOf(who.Instance, who.Node) {
-			continue
-		}
-		if f.adopted {
-			d.bind(f, d.worker(who.Instance, who.Node, now))
-		}
-		f.left = true
-	}
-	if s := d.workers[who.Instance]; s != nil {
-		d.workerGone(s)
-	}
-	d.releaseAdopted()
-}
-
 // enqueueReady puts a worker among those that are given attempts, if it takes any.
 func (d *Dispatcher) enqueueReady(s *workerState) {
 	if !s.queued && s.given < s.credit {
@@ -356,7 +320,7 @@ func (d *Dispatcher) enqueueReady(s *workerState) {
 // releaseAdopted queues the adopted attempts, once all workers that might have had them have said what they hold.
 // Those that had begun are lost.
 func (d *Dispatcher) releaseAdopted() {
-	if d.adopted == 0 || d.unsure || len(d.expected) > 0 || d.died {
+	if d.adopted == 0 || d.unsure || len(d.expected) > 0 {
 		return
 	}
 	var free []int64
@@ -476,7 +440,7 @@ func (d *Dispatcher) Lost(now time.Time) []Loss {
 		}
 	}
 	if d.adopted > 0 {
-		unclaimed := now.Sub(d.began) >= d.Lease || d.died && !d.unsure && len(d.expected) == 0
+		unclaimed := now.Sub(d.began) >= d.Lease
 		for token, f := range d.flights {
 			if f.adopted && (unclaimed || f.missing) {
 				lost = append(lost, Loss{Token: token, Node: f.ranOn, Began: f.ranOn != "", Missing: f.missing})

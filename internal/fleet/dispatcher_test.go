@@ -163,12 +163,6 @@ func TestOnlyWhatASilentWorkerHasIsLost(t *testing.T) {
 	if got := d.Lost(at(2*lease - 1)); got != nil {
 		t.Errorf("got %v, want none: nobody could be heard", got)
 	}
-	next := offer("a2", 1, 0)
-	next.After = "a"
-	d.Update(next, at(lease))
-	if got := d.Lost(at(lease)); !slices.Equal(got, want) {
-		t.Errorf("got %+v, want %+v at once, when the worker after it has ended them", got, want)
-	}
 }
 
 // What waits for a worker when the run dies is given out at once by the next, when all who may have it have said what
@@ -187,7 +181,6 @@ func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 		"another has not spoken":      {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2)}},
 		"nobody knows who there were": {others: true, words: []WorkerStatus{offer("a", 1, 0, 2)}},
 		"another has ended":           {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b", Full: true, Gone: true}}, lost: []int64{1}},
-		"another was ended":           {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b2", Full: true, After: "b"}}, lost: []int64{1}},
 		"another has ended, and has told the broker of one":    {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b", Full: true, Holds: []int64{1}, Left: []int64{1}, Gone: true}}, lost: []int64{1}},
 		"it has ended one, and only the broker has the report": {expected: []string{"a"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "a", Round: 1, Full: true, Holds: []int64{2}, Left: []int64{2}}}, lost: []int64{1, 2}},
 		"another is silent": {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2)}, after: lease, lost: []int64{1}},
@@ -220,42 +213,6 @@ func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 	}
 }
 
-// A worker that ends while no run is there leaves its reports with the broker. If that loses them, what has run does not begin again.
-func TestWhatAWorkerThatHasEndedLeft(t *testing.T) {
-	for name, c := range map[string]struct {
-		left         []int64
-		queued, lost []int64
-	}{
-		"it has told the broker nothing":           {queued: []int64{1, 2}},
-		"the broker has lost one report":           {left: []int64{1}, queued: []int64{2}, lost: []int64{1}},
-		"another has what it left":                 {left: []int64{1, 3}, queued: []int64{2}, lost: []int64{1}},
-		"what it left was taken by the run before": {left: []int64{9}, queued: []int64{1, 2}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := NewDispatcher(lease, often, start)
-			d.Expect([]string{"a", "b"}, false, start)
-			for token := range int64(3) {
-				d.Adopt(token+1, "")
-			}
-			d.Update(offer("b", 1, 0, 3), start)
-			d.WorkerEnded(Holder{Instance: "a", Node: "a"}, c.left, start)
-			if got := d.Unassigned(); !slices.Equal(got, c.queued) {
-				t.Errorf("%v wait for a worker, want %v", got, c.queued)
-			}
-			var lost []int64
-			for _, l := range d.Lost(start) {
-				if !l.Left || l.Began || l.Node != "a" {
-					t.Errorf("got %+v, want that the broker has lost the report of a", l)
-				}
-				lost = append(lost, l.Token)
-			}
-			if !slices.Equal(lost, c.lost) {
-				t.Errorf("%v are lost, want %v", lost, c.lost)
-			}
-		})
-	}
-}
-
 // modelWorker is a worker of the model below.
 type modelWorker struct {
 	instance           string
@@ -269,12 +226,10 @@ type modelWorker struct {
 	again              bool // it says again what it has left with the broker, since that may have lost it
 }
 
-// modelReport is what a worker has left with the broker: the end of an attempt, or its own.
+// modelReport is the end of an attempt that a worker has left with the broker.
 type modelReport struct {
 	instance string
 	token    int64
-	gone     bool
-	left     []int64
 }
 
 // grantOnWay is what a coordinator has sent.
@@ -315,9 +270,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 		// read takes all that the broker has.
 		read := func() {
 			for _, r := range box {
-				if r.gone {
-					d.WorkerEnded(Holder{Instance: r.instance}, r.left, now)
-				} else if d.Reported(r.token, Holder{Instance: r.instance}, now) {
+				if d.Reported(r.token, Holder{Instance: r.instance}, now) {
 					d.Remove(r.token)
 					delete(out, r.token)
 				}
@@ -439,9 +392,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				if len(w.holds) > len(w.left) {
 					return // it has not told all yet
 				}
-				if w.cut || w.owner != owner || rapid.Bool().Draw(t, "the coordinator is away") {
-					box = append(box, modelReport{instance: w.instance, gone: true, left: slices.Sorted(maps.Keys(w.left))})
-				} else {
+				if !w.cut && w.owner == owner && rapid.Bool().Draw(t, "the coordinator is there") {
 					holds := slices.Sorted(maps.Keys(w.holds))
 					d.Update(WorkerStatus{Instance: w.instance, Node: who, Round: w.round, Full: true, Holds: holds, Left: slices.Sorted(maps.Keys(w.left)), Gone: true}, now)
 					if len(holds) == 0 && !d.Knows(w.instance) {
@@ -536,6 +487,6 @@ func TestSlotsAreThoseOfTheWorkersThatTakePart(t *testing.T) {
 	said("a is silent, and what it has is lost", 0, 0)
 	says("a", 3, at(lease))
 	said("a is back", 1, 3)
-	d.WorkerEnded(Holder{Instance: "a", Node: "a"}, nil, at(lease))
+	d.Update(WorkerStatus{Instance: "a", Node: "a", Round: 1, Gone: true}, at(lease))
 	said("a has ended", 0, 0)
 }

@@ -234,7 +234,6 @@ const (
 	Returned ReportKind = "returned" // it was stopped, and is given back
 	Broken   ReportKind = "broken"   // the worker could not run it
 	Dropped  ReportKind = "dropped"  // the worker had no contact and has killed it
-	Gone     ReportKind = "gone"     // of no attempt: the worker has ended and holds nothing
 )
 
 // Report is what a worker says of an attempt.
@@ -253,9 +252,7 @@ type Report struct {
 	Cut     bool           `json:"cut,omitempty"`   // of Dropped: the worker was well all the time
 	Files   []File         `json:"files,omitempty"` // that the item has left, with Outcome
 	Pack    *File          `json:"pack,omitempty"`  // with the objects of git of the commit of Outcome
-	// of Gone: tokens of attempts whose ends were left with the broker, and which no coordinator has confirmed
-	Left  []int64 `json:"left,omitempty"`
-	Piece *Piece  `json:"piece,omitempty"` // of what follows the kind and the holder
+	Piece   *Piece         `json:"piece,omitempty"` // of what follows the kind and the holder
 }
 
 // Continues reports whether there is more of a report that comes in pieces.
@@ -317,6 +314,5 @@ type WorkerStatus struct {
 	Full     bool    `json:"full,omitempty"`  // Holds is all that it has been given and that is not settled
 	Holds    []int64 `json:"holds,omitempty"` // tokens
 	Left     []int64 `json:"left,omitempty"`  // those of Holds that have ended, and whose reports only the broker has
-	After    string  `json:"after,omitempty"` // instance that it comes after, and whose commands it has ended
 	Gone     bool    `json:"gone,omitempty"`  // it ends, and holds nothing
 }

@@ -44,9 +44,6 @@ func (c *coordinator) receive(m *nats.Msg) {
 			c.report(r, nil)
 		}
 	}
-	if u.After != "" && !follows(u.Instance, u.After) {
-		u.After = ""
-	}
 	if u.Refuses != "" {
 		go c.notifyOnce(u.Instance, "worker %s cannot join: %s", u.Node, u.Refuses)
 	}
@@ -94,15 +91,7 @@ func (c *coordinator) stored(m jetstream.Msg) {
 		_ = m.Ack() // nobody will ever be able to read it, or believe it
 		return
 	}
-	if r.Kind != fleet.Gone {
-		c.report(r, m)
-		return
-	}
-	c.turn(func(s *jobState) {
-		s.ledger.WorkerEnded(r.Holder, r.Left, time.Now())
-		delete(s.workers, r.Holder.Instance)
-	})
-	_ = m.Ack()
+	c.report(r, m)
 }
 
 // relayRetry is after which time the broker delivers a report again that cannot be taken yet, such as while one before

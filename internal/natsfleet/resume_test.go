@@ -121,34 +121,6 @@ func TestWhatWaitsWhenTheCoordinatorDiesStartsAtOnce(t *testing.T) {
 	}
 }
 
-// A worker that has ended while the coordinator was away is not waited for.
-func TestAWorkerThatHasEndedMeanwhileIsNotWaitedFor(t *testing.T) {
-	e := afterTheEndOfAWorker(t, func(*field) {})
-	for token, err := range e.of {
-		if err != nil {
-			t.Errorf("token %d: %v", token, err)
-		}
-	}
-}
-
-// If the broker has lost what it reported, what has run is lost, and does not begin again as if it never had.
-func TestWhatAWorkerHasEndedMeanwhileIsLostWithTheBroker(t *testing.T) {
-	e := afterTheEndOfAWorker(t, func(f *field) {
-		s, err := connected(t, f).Stream(t.Context(), outStream)
-		if err == nil {
-			err = s.Purge(t.Context(), jetstream.WithPurgeSubject("prodigy.out.*."+keyOf("job", 1)+".1"))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	})
-	for token, err := range e.of {
-		if lost, ok := errors.AsType[*agent.LostError](err); ok != (token == 1) || err != nil && (!ok || !lost.Unbegun) {
-			t.Errorf("token %d: %v", token, err)
-		}
-	}
-}
-
 // A worker that goes on while the run is dead keeps what it has left with the broker, which may lose it.
 func TestWhatAWorkerHasReportedOutlivesTheDiskOfTheBroker(t *testing.T) {
 	f := newField(t)
@@ -291,58 +263,6 @@ func TestHowMuchAWorkerKeeps(t *testing.T) {
 	if w.kept != maxKept/2 || w.held["j.1"] != nil {
 		t.Errorf("%d bytes are kept without it, want %d", w.kept, maxKept/2)
 	}
-}
-
-// afterTheEndOfAWorker has a worker end while the run is dead, then calls do, and returns how the attempts end in the next run.
-func afterTheEndOfAWorker(t *testing.T, do func(*field)) *ends {
-	f := newField(t)
-	f.lease = 3 * time.Minute
-	a := f.worker("a", 1, nil)
-	_, first := f.config(nil)
-	died := first.(*coordinator)
-	died.Executor(agent.Config{Seed: 1}, deafHost{})
-	var ids []string
-	for i := range 3 {
-		one := attemptAt(f, i+1, `echo run >> runs-${item}; sleep 0.5`)
-		ids = append(ids, one.ID)
-		died.Submit(t.Context(), one, func(*agent.Attempt, agent.Outcome, error) {})
-	}
-	if !f.untilRunning(1) {
-		t.Fatal("nothing runs")
-	}
-	died.nc.Close()
-	died.end()
-	a.drain() // it finishes the first, which nobody hears of
-	select {
-	case <-a.done:
-	case <-time.After(time.Minute):
-		t.Fatalf("the worker does not end: %s", a.said)
-	}
-	do(f)
-	f.worker("b", 1, nil)
-	_, again := f.config(nil)
-	c, e := again.(*coordinator), &ends{of: map[int64]error{}, some: make(chan struct{}, 3)}
-	c.Executor(agent.Config{Seed: 1}, deafHost{})
-	if _, err := c.Holds(context.Background(), ids); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 {
-		one := attemptAt(f, i+1, `echo run >> runs-${item}; sleep 0.5`)
-		one.Adopted = true
-		c.Submit(t.Context(), one, e.done(one.Token))
-	}
-	for range 3 {
-		select {
-		case <-e.some:
-		case <-time.After(f.lease / 3):
-			t.Fatalf("only these have ended: %v", e.of)
-		}
-	}
-	f.ranOnce(3)
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	return e
 }
 
 var _ fleet.Coordinator = (*coordinator)(nil)

@@ -47,7 +47,6 @@ func (b workerBook) of(instance string) *knownWorker {
 // hear notes what a worker says of itself. It reports whether somebody is to be told that its machine has too little of
 // something, or enough again.
 func (b workerBook) hear(u fleet.WorkerMessage, now time.Time) bool {
-	delete(b, u.After)
 	w := b.of(u.Instance)
 	w.name, w.host, w.slots = u.Node, u.Host, cmp.Or(u.Slots, w.slots)
 	w.refuses, w.at, w.heard = u.Refuses, now, now

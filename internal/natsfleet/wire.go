@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nkeys"
-
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/rawjson"
@@ -80,16 +78,6 @@ func isCapital(text string) bool {
 func sentBy(instance, subject string, position int) bool {
 	words := strings.Split(subject, ".")
 	return validInstance(instance) && position < len(words) && fleet.IDOf(instance) == words[position]
-}
-
-// follows reports whether an instance may say that it comes after another one, whose commands it has ended: those with
-// credentials only of the same.
-func follows(instance, other string) bool {
-	if !validInstance(other) {
-		return false
-	}
-	a, b := fleet.IDOf(instance), fleet.IDOf(other)
-	return a == b || !nkeys.IsValidPublicUserKey(a) && !nkeys.IsValidPublicUserKey(b)
 }
 
 // inboxOf is the prefix of the subjects that answers to somebody go to. Nobody else may read them.

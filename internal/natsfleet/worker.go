@@ -34,8 +34,6 @@ type worker struct {
 	temp string
 	// node is what the worker says of itself, see tellNode.
 	node fleet.Node
-	// after is the instance of the worker before with this home, whose commands have been ended.
-	after string
 
 	// life ends when the worker ends. runs has what it does beside its loop.
 	life context.Context
@@ -181,15 +179,7 @@ func (w *worker) prepare() error {
 	if w.register, err = process.OpenRegister(path, w.o.Grace, watcher...); err != nil {
 		return err
 	}
-	if err := gitspace.RemoveClone(filepath.Join(w.o.Home, "jobs")); err != nil {
-		return err
-	}
-	// Coordinators are told that what the worker before had is ended.
-	last := filepath.Join(w.o.Home, "instance")
-	if before, err := os.ReadFile(last); err == nil {
-		w.after = strings.TrimSpace(string(before))
-	}
-	return os.WriteFile(last, []byte(w.node.Instance+"\n"), 0o600)
+	return gitspace.RemoveClone(filepath.Join(w.o.Home, "jobs"))
 }
 
 // loop keeps the worker going.
@@ -256,7 +246,8 @@ func (w *worker) loop(ctx context.Context) error {
 		if over {
 			w.runs.Wait()
 			w.turn(func(s *workerState) { lost = s.lostResults() })
-			w.announceEnd()
+			w.sendAll(true)
+			_ = w.nc.FlushTimeout(requestTime)
 			w.o.Say("worker " + w.o.Name + " has ended")
 			return lost
 		}

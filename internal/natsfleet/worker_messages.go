@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -73,7 +72,7 @@ func (w *worker) sendTo(s *workerState, j *workerJob, gone bool) bool {
 		u.Slots = w.o.Slots
 	}
 	if u.Full {
-		u.After, u.Short = w.after, cmp.Or(s.short, j.short)
+		u.Short = cmp.Or(s.short, j.short)
 		if s.refuses.now(time.Now()) {
 			u.Unkept = s.refuses.why
 		}
@@ -156,7 +155,7 @@ func (w *worker) spillReports(h *heldAttempt) {
 	}
 }
 
-// leave leaves a report of an attempt with the broker. One that is about no attempt has the token 0.
+// leave leaves a report of an attempt with the broker.
 func (w *worker) leave(ctx context.Context, key string, token int64, r report) error {
 	m := nats.NewMsg(outSubject(w.node.Instance, key, strconv.FormatInt(token, 10)))
 	m.Data = r.data
@@ -167,35 +166,6 @@ func (w *worker) leave(ctx context.Context, key string, token int64, r report) e
 	defer cancel()
 	_, err := w.js.PublishMsg(ctx, m)
 	return err
-}
-
-// announceEnd tells coordinators that the worker has ended, also those that are away.
-func (w *worker) announceEnd() {
-	w.sendAll(true)
-	left := map[string][]int64{} // by the key of each job
-	w.turn(func(s *workerState) {
-		for key := range s.jobs {
-			left[key] = nil
-		}
-		for _, h := range s.held {
-			if h.ended && s.jobs[h.job.key] != nil { // also those whose reports nobody has taken for a lease
-				left[h.job.key] = append(left[h.job.key], h.token)
-			}
-		}
-	})
-	var all sync.WaitGroup
-	for key, tokens := range left {
-		all.Go(func() {
-			if _, err := w.nc.Request(ownerSubject(key), nil, unheard); err == nil {
-				return // it has heard it
-			}
-			_ = w.leave(w.life, key, 0, report{data: encoded(fleet.Report{
-				V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name},
-				Left: tokens,
-			})})
-		})
-	}
-	all.Wait()
 }
 
 // renewProof asks the broker for an answer, which proves that this worker is connected. The time of the question
