@@ -32,7 +32,7 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 14
+const Protocol = 15
 
 // ErrRefused is what errors of Refusef are.
 var ErrRefused = errors.New("refused")

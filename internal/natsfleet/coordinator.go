@@ -389,13 +389,13 @@ func (c *coordinator) endAll(ctx context.Context) {
 	}
 	c.setStop(how)
 	pause(c.life, c.c.Grace+patience)
-	c.turn(func(s *jobState) { s.leave(func(f *flight) bool { return f.of == ctx }) })
+	c.turn(func(s *jobState) { s.leave(ctx) })
 }
 
-// leave leaves attempts to the run after this one: of those that are out, the ones that wanted reports true for.
-func (s *jobState) leave(wanted func(*flight) bool) {
+// leave leaves attempts to the run after this one: those that were submitted with a context, or all with nil.
+func (s *jobState) leave(of context.Context) {
 	for token, f := range s.flights {
-		if wanted(f) {
+		if of == nil || f.of == of {
 			delete(s.flights, token)
 			s.ledger.Leave(token)
 			f.cancel()
@@ -403,9 +403,6 @@ func (s *jobState) leave(wanted func(*flight) bool) {
 		}
 	}
 }
-
-// everyFlight is for leave.
-func everyFlight(*flight) bool { return true }
 
 // setStop tells the workers how far to stop. A stop is never taken back by a weaker one.
 func (c *coordinator) setStop(how fleet.Stop) {

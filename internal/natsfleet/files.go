@@ -86,7 +86,11 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 		return f, err
 	}
 	defer check.Quietly(from.Close)
-	if f, err = readFile(from, readAll); err != nil {
+	f, err = readFile(from, func(r io.Reader) error {
+		_, err := io.Copy(io.Discard, r)
+		return err
+	})
+	if err != nil {
 		return f, err
 	}
 	f.Path, f.Object = name, c.key+"/file-"+f.Sum
@@ -99,12 +103,6 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 		err = fleet.Refusef("the file changed while it was read")
 	}
 	return f, err
-}
-
-// readAll reads a file whose content only has to be summed up.
-func readAll(r io.Reader) error {
-	_, err := io.Copy(io.Discard, r)
-	return err
 }
 
 // sendAgain has the broker keep again a file of the job that a worker misses there. Without one that has changed since,

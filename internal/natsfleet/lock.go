@@ -79,7 +79,9 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 			first, wait = revision, min(c.o.Lease-past, 250*time.Millisecond)
 		}
 		if wait == 0 {
-			c.revision, err = writeLock(ctx, kv, key, c.lockData(held.Epoch), revision)
+			// The clock has the epoch grow even after the broker has lost its disk.
+			c.epoch = max(held.Epoch+1, c.epoch, time.Now().Unix())
+			c.revision, err = writeLock(ctx, kv, key, c.lockOf(c.owner, false), revision)
 			switch {
 			case !isConflict(err):
 				return err
@@ -110,13 +112,6 @@ func writeLock(ctx context.Context, kv jetstream.KeyValue, key string, data []by
 		return kv.Create(ctx, key, data)
 	}
 	return kv.Update(ctx, key, data, revision)
-}
-
-// lockData returns the entry of this coordinator after one with that epoch. The clock has it grow even after the broker
-// has lost its disk.
-func (c *coordinator) lockData(before int64) []byte {
-	c.epoch = max(before+1, c.epoch, time.Now().Unix())
-	return c.lockOf(c.owner, false)
 }
 
 // lockOf returns the entry of the lock, with this process.
@@ -181,7 +176,7 @@ func (c *coordinator) taken() {
 			return
 		}
 		s.gone, s.ledger.Halted, s.ledger.Detached = true, true, true // also when nothing is out
-		s.leave(everyFlight)
+		s.leave(nil)
 	})
 	if first {
 		c.stop(errTaken)

@@ -74,9 +74,7 @@ type parting struct {
 	drained  time.Time
 	// gaveBack is set when what the worker has is to end immediately.
 	gaveBack bool
-	// lost names the items that have ended here and could not be reported.
-	lost   []string
-	absent absentBroker
+	absent   absentBroker
 }
 
 // absentBroker is how long there has been no connection.
@@ -604,15 +602,16 @@ func later(a, b time.Time) time.Time {
 // lostResults returns an error that names the items that have ended here and whose results were not taken, if there are
 // any.
 func (s *workerState) lostResults() error {
+	var lost []string
 	for _, h := range s.held {
 		if h.result && !h.left {
-			s.lost = append(s.lost, h.job.ID+"/"+h.task.ItemID)
+			lost = append(lost, h.job.ID+"/"+h.task.ItemID)
 		}
 	}
-	if len(s.lost) == 0 {
+	if len(lost) == 0 {
 		return nil
 	}
-	slices.Sort(s.lost)
+	slices.Sort(lost)
 	return fmt.Errorf("the broker did not accept the results of %s, which will run again: %s",
-		check.Counted(len(s.lost), "item"), strings.Join(s.lost, ", "))
+		check.Counted(len(lost), "item"), strings.Join(lost, ", "))
 }
