@@ -59,8 +59,7 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		wait += time.Duration(a.ItemIndex)
 		k := newParking(a)
 		k.due, k.keeps = time.Now().Add(wait), h.keeps(a, keepSlot)
-		slot, err = h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
-		if err != nil {
+		if slot, err = h.parked(ctx, k); err != nil {
 			return 0, t, nil, err
 		}
 		a.Worker = slot
