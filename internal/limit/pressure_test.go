@@ -42,7 +42,7 @@ func TestWindowsOpenAndCloseByTheClockOfTheirZone(t *testing.T) {
 		"the night that is an hour longer":  {"22:00-06:00 Europe/Berlin", "2026-10-24T21:00", true, "2026-10-25T05:00"},
 		"a beginning that is left out":      {"02:30-05:00 Europe/Berlin", "2026-03-29T00:59", false, "2026-03-29T01:30"},
 		"an hour that is left out":          {"02:15-02:45 Europe/Berlin", "2026-03-29T02:00", false, "2026-03-30T00:15"},
-		"an hour that comes twice":          {"02:00-03:00 Europe/Berlin", "2026-10-25T01:30", true, "2026-10-25T02:00"},
+		"an hour that comes twice":          {"02:00-03:00 Europe/Berlin", "2026-10-25T00:30", true, "2026-10-25T02:00"},
 		"the whole day":                     {"00:00-24:00 UTC", "2026-01-10T12:00", true, "2026-01-17T12:00"},
 		"until midnight":                    {"18:00-24:00 UTC", "2026-01-10T23:59", true, "2026-01-11T00:00"},
 		"two that touch":                    {"01:00-02:00 UTC, 02:00-03:00 UTC", "2026-01-10T01:30", true, "2026-01-10T03:00"},

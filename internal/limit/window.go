@@ -61,8 +61,7 @@ func clock(text string) (time.Duration, bool) {
 	return time.Duration(h)*time.Hour + time.Duration(m)*time.Minute, true
 }
 
-// on returns when the window begins and ends that begins on the day of t. Of a time that comes twice, where the clock is
-// set back, it is one of the two.
+// on returns when the window begins and ends that begins on the day of t.
 func (w Window) on(t time.Time) (from, to time.Time) {
 	y, m, d := t.Date()
 	at := func(d int, since time.Duration) time.Time {
@@ -72,7 +71,19 @@ func (w Window) on(t time.Time) (from, to time.Time) {
 	if w.To <= w.From {
 		end++
 	}
-	return at(d, w.From), at(end, w.To)
+	return other(at(d, w.From), -1), other(at(end, w.To), 1)
+}
+
+// other returns the other time at which the clock shows the same as at t, if it is before or after it, as
+// sign says: where a clock is set back, a time comes twice, and a window has both.
+func other(t time.Time, sign time.Duration) time.Time {
+	const layout = "2006-01-02 15:04"
+	for _, d := range []time.Duration{30 * time.Minute, time.Hour} {
+		if same := t.Add(sign * d); same.Format(layout) == t.Format(layout) {
+			return same
+		}
+	}
+	return t
 }
 
 // Windows are the times in which something may start. Without any it always may.
