@@ -325,9 +325,13 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 			p.again(d)
 		}
 	}
-	if e.ack != nil {
+	if p.job.config.Durability == events.Strict {
 		p.runners.syncing++
-		e.ack <- ack{seq: seq, slot: slot}
+		p.job.agents.Go(func() error {
+			_ = p.job.Log.Wait(seq) // the owner learns of a write error from the log itself
+			p.job.inbox <- synced{slot}
+			return nil
+		})
 		return
 	}
 	p.freeSlot(slot)

@@ -348,9 +348,6 @@ func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 		Mask:        j.config.Settings.Mask,
 		MaxCommands: commands, Echo: j.config.Echo, Simulate: j.config.Simulate,
 	}, j.host)
-	j.returned = func(a *agent.Attempt, o agent.Outcome, err error) {
-		j.take(&attemptEnd{attempt: a, outcome: o, err: err, ack: j.newAck(a)})
-	}
 	if j.fleet, _ = j.executor.(Fleet); j.fleet != nil {
 		j.fleet.OnSlots(j.fleetSlots.set)
 	}

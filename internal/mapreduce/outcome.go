@@ -20,58 +20,33 @@ import (
 // of its start is written: otherwise a command that kills prodigy at once would never be noticed, and its
 // number be used again.
 func (j *owner) execute(ctx context.Context, a agent.Attempt) {
-	e := &attemptEnd{attempt: &a, ack: j.newAck(&a)}
+	e := &attemptEnd{attempt: &a}
 	if e.err = j.Log.Flush(); e.err == nil && j.makeReady(e) {
 		if j.fleet != nil && a.ItemID != "" {
-			done := j.returned
-			if e.files.Known() { // many may be out: only then the end is kept until it comes
-				e.attempt = nil // it comes back
-				done = func(a *agent.Attempt, o agent.Outcome, err error) {
-					e.attempt, e.outcome, e.err = a, o, err
-					j.take(e)
-				}
-			}
-			j.fleet.Submit(ctx, &a, done)
+			files := e.files // many may be out: this is all that is kept of each
+			j.fleet.Submit(ctx, &a, func(a *agent.Attempt, o agent.Outcome, err error) {
+				j.agents.Go(func() error {
+					end := &attemptEnd{attempt: a, outcome: o, files: files, err: err}
+					j.conclude(end)
+					j.inbox <- end
+					return nil
+				})
+			})
 			return
 		}
 		e.outcome, e.err = j.executeAttempt(ctx, a)
 		j.conclude(e)
 	}
-	j.sendEnd(e)
-}
-
-// newAck returns how to answer the end of an attempt; nil if its slot is free before the record of that is on disk.
-func (j *owner) newAck(a *agent.Attempt) chan ack {
-	if j.config.Durability == events.Strict && a.ItemID != "" {
-		return make(chan ack, 1)
-	}
-	return nil
-}
-
-// take takes the end of an attempt from the fleet.
-func (j *owner) take(e *attemptEnd) {
-	j.agents.Go(func() error {
-		j.conclude(e)
-		j.sendEnd(e)
-		return nil
-	})
-}
-
-// sendEnd sends the end of an attempt to the owner.
-func (j *owner) sendEnd(e *attemptEnd) {
 	j.inbox <- e
-	if e.ack == nil {
-		return
-	}
-	k := <-e.ack
-	_ = j.Log.Wait(k.seq) // the owner learns of a write error from the log itself
-	j.inbox <- k
 }
 
-// deliver frees the slot of an agent whose end is on disk.
-func (k ack) deliver(p *pool) {
+// synced is a slot whose agent has ended, once the record of that is on disk.
+type synced struct{ slot int }
+
+// deliver frees the slot.
+func (s synced) deliver(p *pool) {
 	p.runners.syncing--
-	p.freeSlot(k.slot)
+	p.freeSlot(s.slot)
 }
 
 // makeReady completes an attempt with what is not known of it before it runs. It reports false if it has ended by that.

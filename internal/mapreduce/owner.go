@@ -87,9 +87,6 @@ type onWorkers struct {
 	// fleet is the executor, if that is one. Nil means that the items run on this machine.
 	fleet Fleet
 
-	// returned takes the outcomes of attempts from the fleet. It is called on goroutines of the fleet.
-	returned func(*agent.Attempt, agent.Outcome, error)
-
 	// fleetSlots are the slots of the workers, as the fleet has said last.
 	fleetSlots fleetSlots
 
@@ -148,16 +145,6 @@ type attemptEnd struct {
 
 	// err is the cause of a stop, or what prodigy itself could not do. Neither is a failure of the item.
 	err error
-
-	// ack is nil if the slot is free before the record of the end is on disk.
-	ack chan ack
-}
-
-// ack is the answer to an attemptEnd: the record to wait for before the slot is free. It comes back as a message
-// when the record is on disk.
-type ack struct {
-	seq  int64
-	slot int
 }
 
 // parking is an agent that waits, in its slot or outside of the slots.

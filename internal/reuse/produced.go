@@ -188,9 +188,6 @@ type Attempt struct {
 	before []fileBefore
 }
 
-// Known reports whether something is known.
-func (t *Attempt) Known() bool { return t.Uses != nil || t.before != nil }
-
 // Begin notes the files that an attempt begins with, and tells it under which names it leaves its own.
 func (f *Files) Begin(a *agent.Attempt) (t Attempt, err error) {
 	if f == nil || a.ItemID == "" {
