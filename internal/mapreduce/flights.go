@@ -118,8 +118,7 @@ func (p *pool) inWorkspace(a *agent.Attempt, base, resolve string) {
 	}
 }
 
-// startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one. One for a
-// fleet does not keep its goroutine.
+// startWorker runs an attempt on a goroutine of its own, or gives it to the fleet.
 func (p *pool) startWorker(a agent.Attempt) {
 	if p.job.fleet != nil && a.ItemID != "" {
 		token := a.Token // the function is kept while the attempt is out, which holds no attempt then
@@ -127,19 +126,12 @@ func (p *pool) startWorker(a agent.Attempt) {
 		p.submit(a)
 		return
 	}
-	t := task{p.runners.ctx, a}
+	ctx := p.runners.ctx
 	if f := p.flights[a.Token]; f != nil {
-		t.ctx, f.end = context.WithCancelCause(p.runners.ctx)
+		ctx, f.end = context.WithCancelCause(ctx)
 	}
-	select {
-	case p.runners.idle <- t:
-	default:
-		p.job.agents.Go(func() error {
-			p.job.execute(t.ctx, t.attempt)
-			for t := range p.runners.idle {
-				p.job.execute(t.ctx, t.attempt)
-			}
-			return nil
-		})
-	}
+	p.job.agents.Go(func() error {
+		p.job.execute(ctx, a)
+		return nil
+	})
 }
