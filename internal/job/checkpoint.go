@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -179,10 +180,10 @@ type Checkpointer struct {
 
 // NewCheckpointer returns the checkpointer of a job. It takes over s, the fold at the end of its
 // log; last is the record of the last checkpoint.
-func NewCheckpointer(place jobs.Job, p errorpolicy.Policy, s *Fold, last int64, queue *dlq.Projection) *Checkpointer {
+func NewCheckpointer(place jobs.Job, o Options, s *Fold, last int64, queue *dlq.Projection) *Checkpointer {
 	c := &Checkpointer{
-		place: place, policy: p, queue: queue, state: s, records: checkpointRecords, last: last,
-		pause: checkpointPause,
+		place: place, policy: o.Policy, queue: queue, state: s, records: cmp.Or(o.CheckpointRecords, checkpointRecords),
+		last: last, pause: checkpointPause,
 	}
 	c.writing.SetLimit(1)
 	return c

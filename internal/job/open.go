@@ -66,13 +66,11 @@ type LogConfig struct {
 	CheckpointRecords int64
 }
 
-// Create begins the log of a new job and the files that follow from it. The caller holds the lock of the job.
+// Create begins the log of a new job and the files that follow from it. The caller holds the lock of the job, and closes
+// what is returned, also after an error.
 func Create(place jobs.Job, o Options) (*Opened, error) {
 	j := &Opened{Fold: NewFold(o.Policy), place: place, options: o}
-	if err := j.create(); err != nil {
-		return nil, errors.Join(err, j.Close())
-	}
-	return j, nil
+	return j, j.create()
 }
 
 func (j *Opened) create() (err error) {
@@ -84,19 +82,16 @@ func (j *Opened) create() (err error) {
 			return err
 		}
 	}
-	j.follows(NewFold(j.options.Policy), 0)
+	j.checkpoints = NewCheckpointer(j.place, j.options, NewFold(j.options.Policy), 0, j.project)
 	j.Log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), j.logOptions())
 	return err
 }
 
 // Open opens a job where its log ends, and brings the files up to date that follow from that. The caller holds the
-// lock of the job.
+// lock of the job, and closes what is returned, also after an error.
 func Open(place jobs.Job, o Options) (*Opened, error) {
 	j := &Opened{place: place, options: o}
-	if err := j.open(); err != nil {
-		return nil, errors.Join(err, j.Close())
-	}
-	return j, nil
+	return j, j.open()
 }
 
 func (j *Opened) open() error {
@@ -179,17 +174,8 @@ func (j *Opened) replay() error {
 	}
 	j.Fold = known.Fold
 	again, err := j.Fold.clone(j.options.Policy)
-	j.follows(again, last)
+	j.checkpoints = NewCheckpointer(j.place, j.options, again, last, j.project)
 	return err
-}
-
-// follows sets up the checkpoints of the job. It takes over s, the fold at the end of the log; last is the record of
-// the last checkpoint.
-func (j *Opened) follows(s *Fold, last int64) {
-	j.checkpoints = NewCheckpointer(j.place, j.options.Policy, s, last, j.project)
-	if n := j.options.CheckpointRecords; n > 0 {
-		j.checkpoints.records = n
-	}
 }
 
 func (j *Opened) logOptions() events.Options {

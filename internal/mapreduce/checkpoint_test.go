@@ -50,7 +50,7 @@ func moments(t *testing.T, place jobs.Job, p errorpolicy.Policy) []moment {
 	lines := strings.SplitAfter(readLog(t, place), "\n")
 	all := recordsOf(t, place)
 	queue, project, journal := projection(t, nil)
-	points := job.NewCheckpointer(place, p, job.NewFold(p), 0, project)
+	points := job.NewCheckpointer(place, job.Options{Policy: p}, job.NewFold(p), 0, project)
 	var made []moment
 	for i, r := range all {
 		end.Offset += int64(len(lines[i]))
