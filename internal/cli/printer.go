@@ -65,6 +65,8 @@ type printer struct {
 	job *view.Job
 	// named is how hints name the job. It finds that out once.
 	named func() string
+	// conversation makes what people see of an entry that an AI coding CLI has printed. It finds the preset once.
+	conversation func() func(outputs.Entry) outputs.Entry
 }
 
 // newPrinter returns the printer of a run of w.
@@ -93,6 +95,10 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	}
 	p.con = con
 	p.named = sync.OnceValue(func() string { return named(p.job.ID) })
+	p.conversation = sync.OnceValue(func() func(outputs.Entry) outputs.Entry {
+		place, _ := findJob(jobName{id: p.job.ID, all: true})
+		return outputs.Rendering(conversations(place))
+	})
 	p.showItems(o)
 	return p
 }
@@ -146,6 +152,9 @@ func (p *printer) show() {
 		case e := <-p.steps:
 			p.job.Step(e)
 		case e := <-p.outputs:
+			if e.Agent != "" {
+				e = p.conversation()(e)
+			}
 			p.job.Output(e)
 		case past := <-p.pasts:
 			p.earlier = past
