@@ -39,7 +39,7 @@ func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 		d.Reason = "it was killed for lack of memory, and runs again alone, after all others"
 		return d
 	}
-	if m.decidesTimeout(o) {
+	if m.policy.OnTimeout != "" && o.Failure.TimedOut {
 		return m.onTimeout(d)
 	}
 	p := m.policy.Retries()
@@ -136,11 +136,6 @@ const (
 // Words returns what can be written.
 func (TimeoutAction) Words() []string {
 	return check.Words(TimeoutDLQ, TimeoutSkip, TimeoutFail, GracefulTerminate)
-}
-
-// decidesTimeout reports whether timeout_action applies to o instead of on_item_failure.
-func (m *Machine) decidesTimeout(o Outcome) bool {
-	return m.policy.OnTimeout != "" && o.Failure.TimedOut
 }
 
 // onTimeout returns d with the action that timeout_action names.

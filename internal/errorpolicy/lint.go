@@ -18,7 +18,10 @@ type linter struct {
 func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 	l := &linter{Policy: p, Linter: check.Linter{Written: written}}
 	l.limits()
-	l.threshold()
+	if rate := p.FailureThreshold; rate != nil && *rate == 0 {
+		l.Add("failure_threshold: 0 stops the job at the first failure, but only after %d finished items; "+
+			"to stop immediately use continue_on_failure: false", []any{quorum}, "failure_threshold")
+	}
 	return l.Found
 }
 
@@ -47,18 +50,4 @@ func (l *linter) firstStops() string {
 		return "continue_on_failure: false stops the job at the first failure"
 	}
 	return ""
-}
-
-// threshold finds failure rates with a surprising meaning.
-func (l *linter) threshold() {
-	if l.FailureThreshold == nil {
-		return
-	}
-	switch *l.FailureThreshold {
-	case 0:
-		l.Add("failure_threshold: 0 stops the job at the first failure, but only after %d finished items; to stop immediately use continue_on_failure: false",
-			[]any{quorum}, "failure_threshold")
-	case 1:
-		l.Add("failure_threshold: 1 never stops the job: at most 100%% of the items can fail", nil, "failure_threshold")
-	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestWhatAnErrorPolicySaysWithoutEffectIsReported(t *testing.T) {
-	zero, one, no := new(0.0), new(1.0), new(false)
+	zero, no := new(0.0), new(false)
 	for name, test := range map[string]struct {
 		policy Policy
 		want   map[string]string // by key
@@ -28,9 +28,6 @@ func TestWhatAnErrorPolicySaysWithoutEffectIsReported(t *testing.T) {
 		"handled is not": {Policy{ContinueOnFailure: no, MaxFailures: 2, OnItemFailure: ItemAction{Kind: Custom, Handler: "h"}}, nil},
 		"none may fail": {Policy{FailureThreshold: zero}, map[string]string{
 			"failure_threshold": "failure_threshold: 0 stops the job at the first failure, but only after 10 finished items; to stop immediately use continue_on_failure: false",
-		}},
-		"all may fail": {Policy{FailureThreshold: one}, map[string]string{
-			"failure_threshold": "failure_threshold: 1 never stops the job: at most 100% of the items can fail",
 		}},
 	} {
 		got := map[string]string{}

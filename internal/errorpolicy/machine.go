@@ -118,7 +118,11 @@ func (m *Machine) count(typ retry.Type, itemID string) {
 	if m.mem.Errors[typ] == nil {
 		m.mem.Errors[typ] = &tally{}
 	}
-	m.mem.Errors[typ].add(itemID)
+	t := m.mem.Errors[typ]
+	t.Count++
+	if len(t.Items) < patternItems && !slices.Contains(t.Items, itemID) {
+		t.Items = append(t.Items, itemID)
+	}
 }
 
 // collect adds a failure to the batch and returns the batch when it is full.

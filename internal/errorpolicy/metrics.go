@@ -52,13 +52,6 @@ type tally struct {
 	Items []string `json:"items"` // the first patternItems
 }
 
-func (t *tally) add(itemID string) {
-	t.Count++
-	if len(t.Items) < patternItems && !slices.Contains(t.Items, itemID) {
-		t.Items = append(t.Items, itemID)
-	}
-}
-
 // counts is how many items there are of each status but Pending.
 type counts [Rejected + 1]int
 
@@ -91,21 +84,16 @@ func (m *Machine) Metrics() Metrics {
 	for typ, e := range m.mem.Errors {
 		metrics.ErrorTypes[typ] = e.Count
 		if e.Count >= patternFrequency {
-			metrics.FailurePatterns = append(metrics.FailurePatterns, pattern(typ, e))
+			metrics.FailurePatterns = append(metrics.FailurePatterns, Pattern{
+				PatternType: typ, Frequency: e.Count, Items: slices.Clone(e.Items),
+				SuggestedAction: cmp.Or(suggestions[typ], defaultSuggestion),
+			})
 		}
 	}
 	slices.SortFunc(metrics.FailurePatterns, func(a, b Pattern) int {
 		return cmp.Or(cmp.Compare(b.Frequency, a.Frequency), cmp.Compare(a.PatternType, b.PatternType))
 	})
 	return metrics
-}
-
-func pattern(typ retry.Type, e *tally) Pattern {
-	action, ok := suggestions[typ]
-	if !ok {
-		action = defaultSuggestion
-	}
-	return Pattern{PatternType: typ, Frequency: e.Count, Items: slices.Clone(e.Items), SuggestedAction: action}
 }
 
 func share(failed, finished int) float64 {

@@ -23,23 +23,14 @@ func (m *Machine) countFailure(itemID string, a Action) {
 		m.halt("%s timed out and timeout_action is fail", itemID)
 	case a.row().stops:
 		m.halt("%s failed and on_item_failure is %s", itemID, a)
-	case !m.continues() && !m.handled(a):
+	// An item that a custom handler dealt with has not failed, but one that on_item_failure skips has.
+	case p.ContinueOnFailure != nil && !*p.ContinueOnFailure && (a != Skip || p.OnItemFailure.Kind != Custom):
 		m.halt("%s failed and continue_on_failure is false", itemID)
 	case p.MaxFailures > 0 && failed >= p.MaxFailures:
 		m.halt("%d failed and max_failures is %d", failed, p.MaxFailures)
 	default:
 		m.checkRate()
 	}
-}
-
-func (m *Machine) continues() bool {
-	return m.policy.ContinueOnFailure == nil || *m.policy.ContinueOnFailure
-}
-
-// handled reports whether a custom handler dealt with the failure. An item that on_item_failure skips has
-// failed all the same.
-func (m *Machine) handled(a Action) bool {
-	return a == Skip && m.policy.OnItemFailure.Kind == Custom
 }
 
 // checkRate stops the job if too large a part of the finished items failed, once enough have finished.

@@ -2,7 +2,6 @@ package items
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -10,12 +9,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-func (f *peekReader) csv(p path, emit func([]byte) error) error {
-	return f.rows(cmp.Or(f.delimiter, ','), p, emit)
-}
-
-func (f *peekReader) tsv(p path, emit func([]byte) error) error { return f.rows('\t', p, emit) }
 
 // rows emits each row after the first as an object of texts; the first row has the names. Data without any row has no
 // items, which is no error.

@@ -2,6 +2,7 @@ package items
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
@@ -14,24 +15,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// readers has the reader of each format. A reader calls emit with what the path selects in each value of the data.
-var readers = map[string]func(f *peekReader, p path, emit func([]byte) error) error{
-	"":      (*peekReader).valuesOrText,
-	"json":  (*peekReader).json,
-	"jsonl": (*peekReader).jsonl,
-	"csv":   (*peekReader).csv,
-	"tsv":   (*peekReader).tsv,
-	"lines": (*peekReader).lines,
-	"nul":   (*peekReader).nul,
-	"yaml":  (*peekReader).yaml,
-}
-
 // read reads data in a format; "" means that it is sniffed. A byte order mark is skipped.
 func (f *peekReader) read(format string, p path, emit func([]byte) error) error {
-	reader, known := readers[format]
-	if !known {
-		panic("BUG: format " + format + " has no reader")
-	}
 	// A byte order mark, which some editors write before UTF-8.
 	const mark = "\uFEFF"
 	for len(f.buf) < len(mark) && f.err == nil && strings.HasPrefix(mark, string(f.buf)) {
@@ -41,21 +26,32 @@ func (f *peekReader) read(format string, p path, emit func([]byte) error) error 
 		f.skip(len(mark))
 	}
 	if !p.empty() && (format == "" || format == "json" || format == "jsonl") { // with a path the data can only be JSON
-		return f.selected(p, emit)
+		return f.each(p, p, emit)
 	}
-	return reader(f, p, emit)
+	switch format {
+	case "":
+		return f.valuesOrText(emit)
+	case "json":
+		return f.values(emit, f.loneArray())
+	case "jsonl": // here an array is an item
+		return f.values(emit, false)
+	case "csv":
+		return f.rows(cmp.Or(f.delimiter, ','), p, emit)
+	case "tsv":
+		return f.rows('\t', p, emit)
+	case "lines":
+		return f.lines(p, emit)
+	case "nul":
+		return f.records(0, p, emit)
+	case "yaml":
+		return f.yaml(p, emit)
+	}
+	panic("BUG: format " + format + " has no reader")
 }
-
-func (f *peekReader) json(_ path, emit func([]byte) error) error {
-	return f.values(emit, f.loneArray())
-}
-
-// jsonl is json without the elements of an array: here an array is an item.
-func (f *peekReader) jsonl(_ path, emit func([]byte) error) error { return f.values(emit, false) }
 
 // valuesOrText calls emit with each JSON value, and with each line that is not JSON as a text. Only objects
 // and arrays span lines.
-func (f *peekReader) valuesOrText(_ path, emit func([]byte) error) error {
+func (f *peekReader) valuesOrText(emit func([]byte) error) error {
 	if f.loneArray() {
 		return f.values(emit, true)
 	}
@@ -85,7 +81,10 @@ func (f *peekReader) longValue(emit func([]byte) error) error {
 	if err != nil {
 		return err
 	}
-	f.unread(r.decoder.UnreadBuffer())
+	if rest := r.decoder.UnreadBuffer(); len(rest) > 0 { // which it has read ahead
+		f.buf = append(bytes.Clone(rest), f.buf...)
+		f.off -= int64(len(rest))
+	}
 	return emit(raw)
 }
 
@@ -127,11 +126,7 @@ func (f *peekReader) lines(p path, emit func([]byte) error) error {
 	return f.failure()
 }
 
-// nul emits each text that ends with a NUL byte, as find -print0 and git ls-files -z write them. Empty ones
-// are skipped.
-func (f *peekReader) nul(p path, emit func([]byte) error) error { return f.records(0, p, emit) }
-
-// records emits each text that ends with this byte. The last one needs no such end: it may be an end of line instead,
+// records emits each text that ends with this byte, such as the NUL of find -print0. Empty ones are skipped. The last one needs no such end: it may be an end of line instead,
 // as echo a,b writes it.
 func (f *peekReader) records(end byte, p path, emit func([]byte) error) error {
 	emit = p.evaluator(emit)

@@ -95,7 +95,7 @@ func TestWhatIsNotJSONIsToldInWords(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := &peekReader{r: strings.NewReader(data)}
-			if err := f.selected(p, func([]byte) error { return nil }); err == nil || !strings.HasPrefix(err.Error(), want) {
+			if err := f.each(p, p, func([]byte) error { return nil }); err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%q with %q\ngot  %v\nwant %s", data, path, err, want)
 			}
 		}

@@ -61,14 +61,6 @@ func (f *peekReader) skip(n int) {
 	f.off += int64(n)
 }
 
-// unread gives back bytes that Read returned last.
-func (f *peekReader) unread(b []byte) {
-	if len(b) > 0 {
-		f.buf = append(bytes.Clone(b), f.buf...)
-		f.off -= int64(len(b))
-	}
-}
-
 // chunk is how many bytes are read at once.
 const chunk = 64 << 10
 

@@ -70,8 +70,8 @@ func (p path) evaluator(emit func([]byte) error) func([]byte) error {
 	}
 }
 
-// selector evaluates a path on documents while they are read. Names, indexes, wildcards, forward slices and
-// filters hold no more than one selected value or element in memory. At any other step, the value found so
+// selector evaluates a path on documents while they are read. Names, wildcards and filters hold
+// no more than one selected value or element in memory. At any other step, the value found so
 // far is loaded. Of members with the same name, a step takes the first.
 type selector struct {
 	reader *reader
@@ -90,11 +90,6 @@ func (s *selector) next() error {
 		return s.load(s.path.expr)
 	}
 	return s.walk(s.path.expr)
-}
-
-// selected calls emit with what the path selects in each value of the data.
-func (f *peekReader) selected(p path, emit func([]byte) error) error {
-	return f.each(p, p, emit)
 }
 
 // values calls emit with each value. With apart set, the elements of the first value take its place.
@@ -139,34 +134,7 @@ func (s *selector) walk(path jp.Expr) error {
 	case *jp.Filter:
 		return s.children(func() error { return s.filter(step, rest) })
 	}
-	if from, to, by, ok := forward(path[0]); ok {
-		return s.in(jsontext.KindBeginArray, func(i int, _ []byte) error {
-			if i < from || i >= to || (i-from)%by != 0 {
-				return s.reader.skip()
-			}
-			return s.walk(rest)
-		})
-	}
 	return s.load(path)
-}
-
-// forward returns the range of an index or slice that counts from the start: every by-th index from from up to to. One
-// that counts from the end, as [-1] and [:-2] do, is not ok, since the length is not known while an array is read.
-func forward(frag jp.Frag) (from, to, by int, ok bool) {
-	switch step := frag.(type) {
-	case jp.Nth:
-		return int(step), int(step) + 1, 1, step >= 0
-	case jp.Slice:
-		from, to, by = step[0], step[1], step[2]
-		if from == jp.SliceNotSet {
-			from = 0
-		}
-		if by == jp.SliceNotSet {
-			by = 1
-		}
-		return from, to, by, from >= 0 && to >= 0 && by > 0
-	}
-	return 0, 0, 0, false
 }
 
 // member continues with the member called name, if the next value is an object that has one.

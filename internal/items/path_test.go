@@ -30,7 +30,7 @@ func selectFrom(t interface{ Fatalf(string, ...any) }, src string, doc io.Reader
 	}
 	var got []string
 	f := &peekReader{r: doc}
-	err = f.selected(p, func(raw []byte) error {
+	err = f.each(p, p, func(raw []byte) error {
 		got = append(got, string(raw))
 		return nil
 	})
@@ -211,7 +211,7 @@ func FuzzParsePath(f *testing.F) {
 			return
 		}
 		in := &peekReader{r: strings.NewReader(doc)}
-		_ = in.selected(p, func(raw []byte) error {
+		_ = in.each(p, p, func(raw []byte) error {
 			if !rawjson.Valid(raw) {
 				t.Errorf("%s selects %q, which is no JSON", src, raw)
 			}

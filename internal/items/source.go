@@ -116,7 +116,7 @@ func (e Env) named(text string) (source, error) {
 	// The shape is that of the text as written: a value with a blank in it makes no command of a file name.
 	written := withoutPlaceholders(text)
 	switch {
-	case looksLikeGlob(written):
+	case strings.ContainsAny(written, "*?[]{}") && !strings.ContainsAny(written, " \t\r\n"): // one word with wildcards
 		return e.filledGlob(text)
 	case looksLikeCommand(written):
 		return source{command: text}, nil
@@ -179,11 +179,6 @@ func (e Env) fill(text string) (string, error) {
 	return filled, nil
 }
 
-// looksLikeGlob reports whether a text is one word with characters that stand for others in the name of a file.
-func looksLikeGlob(text string) bool {
-	return strings.ContainsAny(text, "*?[]{}") && !strings.ContainsAny(text, " \t\r\n")
-}
-
 // looksLikeCommand reports whether a text has a character that a shell would act on.
 func looksLikeCommand(text string) bool {
 	return strings.ContainsAny(text, " \t\r\n|&;<>()$`\"'*?[]{}")
@@ -217,7 +212,7 @@ func (s source) each(ctx context.Context, e Env, p path, emit func([]byte) error
 	case !p.empty():
 		// A path is evaluated on the whole list, as if it stood in a file: $[*].name.
 		f := &peekReader{r: bytes.NewReader(rawjson.Of(s.list))}
-		return inPlace(f.selected(p, emit), "input", nil)
+		return inPlace(f.each(p, p, emit), "input", nil)
 	}
 	for _, raw := range s.list {
 		if err := emit(raw); err != nil {
