@@ -215,7 +215,13 @@ func (e *expr) values(r Resolver, written string) ([]Value, error) {
 	case !ok && e.has("opt"):
 		return nil, nil
 	case !ok:
-		return nil, missing(written, e.root)
+		where := "here"
+		if e.root == "item" {
+			where = "for this item"
+		}
+		err := bindError(written, "has no value %s", where)
+		err.Missing = true
+		return nil, err
 	}
 	return e.filterAll(list, r, written)
 }
@@ -266,17 +272,6 @@ func (e *expr) filterAll(list []Value, r Resolver, written string) ([]Value, err
 
 func bindError(written, format string, args ...any) *BindError {
 	return &BindError{Placeholder: written, Text: written + " " + fmt.Sprintf(format, args...)}
-}
-
-// missing returns the error for a placeholder that has no value.
-func missing(written, root string) error {
-	where := "here"
-	if root == "item" {
-		where = "for this item"
-	}
-	err := bindError(written, "has no value %s", where)
-	err.Missing = true
-	return err
 }
 
 // Render returns the script with the values quoted in place, for people to read and copy. It is never run.

@@ -49,12 +49,13 @@ func (c *compiler) values() []shell.Value {
 			v.Variable += "_0"
 		}
 		// A file is harmless by its name, and dangerous by its content.
+		is, _ := c.names.Lookup(s.expr.root)
 		switch {
 		case s.expr.has("file") || s.expr.root == itemsFile && c.names.root(itemsFile):
 			v.File, v.JSON = true, false
 		case s.expr.isOfMap("results_file"), s.expr.isOfMap("missing_file"):
 			v.File, v.JSON = true, true
-		case c.harmless(s.expr):
+		case s.expr.has("raw"), s.expr.has("int"), c.isTrusted(s.expr), is.Constant && len(s.expr.steps) == 0:
 			continue
 		}
 		all = append(all, v)
@@ -93,15 +94,6 @@ func (c *compiler) bringsData(name string) bool {
 	}
 	e := c.exports[name]
 	return e == nil || !e.number
-}
-
-// harmless reports whether the value of a placeholder can do no harm as code, or is meant to be code.
-func (c *compiler) harmless(e *expr) bool {
-	if e.has("raw") || e.has("int") || c.isTrusted(e) {
-		return true
-	}
-	is, _ := c.names.Lookup(e.root)
-	return is.Constant && len(e.steps) == 0
 }
 
 // isTrusted reports whether a placeholder stands for a word that prodigy made itself: no one else writes it. An

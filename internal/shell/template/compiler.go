@@ -64,9 +64,16 @@ func newCompiler(src string, o Options) *compiler {
 	}
 }
 
-// report adds a finding at an offset of src, once.
+// report adds a finding at an offset of src, once. An offset that is out of range, as that of an error at the end of
+// the text may be, is moved to the nearest end.
 func (c *compiler) report(severity Severity, offset int, f finding) {
-	if d := newDiag(c.src, offset, severity, f); !slices.Contains(c.diags, d) {
+	offset = min(max(offset, 0), len(c.src))
+	before := c.src[:offset]
+	d := Diag{
+		Code: f.code, Severity: severity, Offset: offset, Text: f.text,
+		Line: 1 + strings.Count(before, "\n"), Col: offset - strings.LastIndexByte(before, '\n'),
+	}
+	if !slices.Contains(c.diags, d) {
 		c.diags = append(c.diags, d)
 	}
 }

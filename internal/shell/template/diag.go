@@ -85,18 +85,6 @@ type finding struct {
 	code, text string
 }
 
-// newDiag places a finding at an offset of src. An offset that is out of range, as that of an error at the end of the
-// text may be, is moved to the nearest end.
-func newDiag(src string, offset int, severity Severity, f finding) Diag {
-	offset = min(max(offset, 0), len(src))
-	before := src[:offset]
-	return Diag{
-		Code: f.code, Severity: severity, Offset: offset, Text: f.text,
-		Line: 1 + strings.Count(before, "\n"),
-		Col:  offset - strings.LastIndexByte(before, '\n'),
-	}
-}
-
 // shown quotes a value for a message. A long one is not shown, not even its beginning: half of a secret would
 // not be masked.
 func shown(s string) string {

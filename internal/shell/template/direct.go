@@ -34,23 +34,17 @@ func (c *compiler) plainCommand(file *syntax.File) ([]argument, []process.Redire
 	}
 	var redirects []process.Redirect
 	for _, r := range s.Redirs {
-		one, ok := redirection(r)
+		number := ""
+		if r.N != nil {
+			number = r.N.Value
+		}
+		one, ok := redirections[number+r.Op.String()+r.Word.Lit()]
 		if !ok || !c.standsAlone(r) {
 			return nil, nil
 		}
 		redirects = append(redirects, one)
 	}
 	return words, redirects
-}
-
-// redirection returns a redirection that opens no file but /dev/null. It is not ok for another.
-func redirection(r *syntax.Redirect) (process.Redirect, bool) {
-	number := ""
-	if r.N != nil {
-		number = r.N.Value
-	}
-	one, ok := redirections[number+r.Op.String()+r.Word.Lit()]
-	return one, ok
 }
 
 // redirections are those that open no file but /dev/null.

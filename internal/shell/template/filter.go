@@ -34,7 +34,7 @@ func filtered(v Value, f filter, r Resolver) (Value, error) {
 	case "dirname":
 		return Text(path.Dir(v.String())), nil
 	case "noext":
-		return Text(withoutExtension(v.String())), nil
+		return Text(strings.TrimSuffix(v.String(), path.Ext(v.String()))), nil
 	case "int", "ordinal":
 		n, err := parseWhole(v.String())
 		if err != nil {
@@ -45,18 +45,17 @@ func filtered(v Value, f filter, r Resolver) (Value, error) {
 		}
 		return Text(strconv.FormatInt(n, 10)), nil
 	case "file":
-		return inFile(v, r)
+		files, ok := r.(Filer)
+		if !ok {
+			return Value{}, errors.New("needs a file, which is not available here")
+		}
+		name, err := files.File(v.String())
+		if err != nil {
+			return Value{}, fmt.Errorf("needs a file: %w", err)
+		}
+		return Text(name), nil
 	}
 	return v, nil
-}
-
-// withoutExtension returns a path without the last dot of its last part and what follows.
-func withoutExtension(p string) string {
-	dot := strings.LastIndexByte(p, '.')
-	if dot < 0 || strings.Contains(p[dot:], "/") {
-		return p
-	}
-	return p[:dot]
 }
 
 // expanded returns the words that a filter makes of a value. opt leaves out an empty one, words splits it at blanks,
@@ -79,19 +78,6 @@ func expanded(v Value, f filter, single bool) []Value {
 		return f.matching(words)
 	}
 	return words
-}
-
-// inFile returns the path of a file that holds the value.
-func inFile(v Value, r Resolver) (Value, error) {
-	files, ok := r.(Filer)
-	if !ok {
-		return Value{}, errors.New("needs a file, which is not available here")
-	}
-	path, err := files.File(v.String())
-	if err != nil {
-		return Value{}, fmt.Errorf("needs a file: %w", err)
-	}
-	return Text(path), nil
 }
 
 func parseWhole(s string) (int64, error) {

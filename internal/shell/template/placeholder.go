@@ -240,7 +240,7 @@ func (s step) String() string {
 		return "[*]"
 	case s.kind == byIndex:
 		return "[" + strconv.Itoa(s.index) + "]"
-	case isKey(s.key):
+	case s.key != "" && !strings.ContainsFunc(s.key, func(c rune) bool { return c < 0x80 && !isKeyByte(byte(c)) }):
 		return "." + s.key
 	case strings.Contains(s.key, `"]`):
 		return "['" + s.key + "']"
@@ -283,10 +283,6 @@ func closing(src string, start int) int {
 		}
 	}
 	return len(src)
-}
-
-func isKey(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < 0x80 && !isKeyByte(byte(r)) })
 }
 
 func isKeyByte(c byte) bool { return shell.IsNameByte(c) || c == '-' || c >= 0x80 }

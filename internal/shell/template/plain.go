@@ -203,7 +203,12 @@ func CompileExpression(inner string, n Names) (*Expression, error) {
 		return nil, err
 	}
 	if len(c.refs) != 1 || c.refs[0].start != 0 || c.refs[0].end != len(src) {
-		c.report(Error, 0, finding{codeUnknown, c.unknownExpression(inner)})
+		line, _, _ := strings.Cut(inner, "\n")
+		text := fmt.Sprintf("%q is not a value (use item.name or ${item.name})", line[:min(len(line), 60)])
+		if shell.IsName(inner) {
+			text, _ = c.unknown(src, inner)
+		}
+		c.report(Error, 0, finding{codeUnknown, text})
 		return nil, c.failure()
 	}
 	r := c.refs[0]
@@ -211,16 +216,6 @@ func CompileExpression(inner string, n Names) (*Expression, error) {
 		c.report(Error, r.start, r.fault)
 	}
 	return &Expression{expr: r.expr, written: r.written}, c.failure()
-}
-
-// unknownExpression is the message for a text that is no placeholder of a known name.
-func (c *compiler) unknownExpression(inner string) string {
-	if shell.IsName(inner) {
-		text, _ := c.unknown("${"+inner+"}", inner)
-		return text
-	}
-	line, _, _ := strings.Cut(inner, "\n")
-	return fmt.Sprintf("%q is not a value (use item.name or ${item.name})", line[:min(len(line), 60)])
 }
 
 // Value returns the value, or false when there is none. The error is a *BindError.

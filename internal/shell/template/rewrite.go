@@ -109,24 +109,19 @@ func (c *compiler) heredocEdits() []edit {
 			continue
 		}
 		edits = append(edits, d.edits(c.parseText)...)
+		// For a ref in nested code it is the last of the quotes around that, as with sh <<'EOF'.
 		for _, at := range d.refs {
-			c.refs[at.ref].unquoteHeredoc()
+			places := c.refs[at.ref].places
+			for i := range places {
+				if around := places[i].around; len(around) > 0 {
+					around[len(around)-1] = heredoc
+				} else {
+					places[i].quote = heredoc
+				}
+			}
 		}
 	}
 	return edits
-}
-
-// unquoteHeredoc notes that the heredoc around the ref becomes an unquoted one. For a ref in nested code it is the last
-// of the quotes around that, as with sh <<'EOF'.
-func (r *ref) unquoteHeredoc() {
-	for i := range r.places {
-		p := &r.places[i]
-		if last := len(p.around) - 1; last >= 0 {
-			p.around[last] = heredoc
-			continue
-		}
-		p.quote = heredoc
-	}
 }
 
 // shadowed reports whether a ref that a shell could read too is a variable of the script.

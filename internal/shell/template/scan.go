@@ -235,7 +235,11 @@ func (s *scanner) ours(i, nameEnd int) int {
 			e.steps = []step{{kind: all}}
 		}
 	}
-	s.add(kindOf(rest, e), i, end, e, fault)
+	kind := dotted
+	if strings.HasPrefix(rest, "}") || strings.HasPrefix(rest, "[") && len(e.steps) <= 1 && len(e.filters) == 0 {
+		kind = simple // which a shell could read too, as ${name} and ${name[0]}
+	}
+	s.add(kind, i, end, e, fault)
 	return end
 }
 
@@ -264,14 +268,6 @@ func (s *scanner) field(e *expr, written string) finding {
 		hint = e.root + " has " + strings.Join(is.Fields, ", ")
 	}
 	return finding{codeUnknown, "unknown value " + written + " (" + hint + ")"}
-}
-
-// kindOf returns simple if a shell could read the placeholder too, as ${name} and ${name[0]}, else dotted.
-func kindOf(rest string, e *expr) refKind {
-	if strings.HasPrefix(rest, "}") || strings.HasPrefix(rest, "[") && len(e.steps) <= 1 && len(e.filters) == 0 {
-		return simple
-	}
-	return dotted
 }
 
 func (s *scanner) add(kind refKind, start, end int, e *expr, fault finding) {
