@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -242,12 +243,5 @@ func (f *follower) show(l line, yield func([]byte, error) bool) error {
 // endsJob reports whether a run of the job ends with this line.
 func endsJob(text []byte) bool {
 	h, err := decodeHead(text)
-	if err != nil {
-		return false
-	}
-	switch h.name {
-	case "JobCompleted", "JobFailed", "JobPaused", "JobCancelled":
-		return true
-	}
-	return false
+	return err == nil && check.Among("JobCompleted JobFailed JobPaused JobCancelled", h.name)
 }

@@ -145,7 +145,10 @@ func (l *Log) Append(now time.Time, e Event) Record {
 		l.changed.Wait()
 	}
 	l.seq++
-	r := Record{Seq: l.seq, Time: written(now), JobID: l.jobID, CorrelationID: l.correlation(Subject(e)), Event: e}
+	r := Record{Seq: l.seq, Time: written(now), JobID: l.jobID, CorrelationID: l.jobID, Event: e}
+	if id := Subject(e); id != "" {
+		r.CorrelationID += "/" + id
+	}
 	if l.err != nil || l.closing {
 		return r
 	}
@@ -156,13 +159,6 @@ func (l *Log) Append(now time.Time, e Event) Record {
 	l.records = append(l.records, r)
 	l.signal()
 	return r
-}
-
-func (l *Log) correlation(itemID string) string {
-	if itemID == "" {
-		return l.jobID
-	}
-	return l.jobID + "/" + itemID
 }
 
 // Wait returns when everything up to record seq is as safe as the durability promises, which is seen to at

@@ -60,10 +60,10 @@ func records(lines iter.Seq2[line, error]) iter.Seq2[Record, error] {
 		for l, err := range lines {
 			var r Record
 			if err == nil {
-				r, err = l.decode()
-			}
-			if err == nil {
-				if err = believable(r); err != nil {
+				if r, err = decode(l.text); err == nil {
+					err = believable(r)
+				}
+				if err != nil {
 					r, err = Record{}, l.damaged(err)
 				}
 			}
@@ -85,7 +85,15 @@ func ReadLines(dir string, q Query) iter.Seq2[[]byte, error] {
 			return
 		}
 		if q.Limit > 0 {
-			readNewest(f, dir, yield)
+			lines, err := f.newest(dir, q.Limit)
+			for _, text := range lines { // the oldest of them first
+				if !yield(text, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(nil, err)
+			}
 			return
 		}
 		for line, err := range scan(dir) {
@@ -101,19 +109,6 @@ func ReadLines(dir string, q Query) iter.Seq2[[]byte, error] {
 				return
 			}
 		}
-	}
-}
-
-// readNewest yields the last lines that match, the oldest of them first.
-func readNewest(f *filter, dir string, yield func([]byte, error) bool) {
-	lines, err := f.newest(dir, f.query.Limit)
-	for _, text := range lines {
-		if !yield(text, nil) {
-			return
-		}
-	}
-	if err != nil {
-		yield(nil, err)
 	}
 }
 

@@ -208,8 +208,10 @@ func TestTheEventsAboutAnItemAreThoseThatNameIt(t *testing.T) {
 				StepSkipped{ItemID: item},
 				Unknown{Name: "New", Raw: objectWith(item)},
 			}).Draw(rt, "event")
-			l := Log{jobID: job}
-			r := Record{Seq: int64(i + 1), Time: start0, JobID: job, CorrelationID: l.correlation(Subject(e)), Event: e}
+			r := Record{Seq: int64(i + 1), Time: start0, JobID: job, CorrelationID: job, Event: e}
+			if id := Subject(e); id != "" {
+				r.CorrelationID += "/" + id
+			}
 			text := bytes.TrimSpace(encodeAll(t, []Record{r}))
 			if got, err := f.match(line{text: text}); got != (Subject(e) == asked) || err != nil {
 				t.Fatalf("%s: got %v %v for %q", text, got, err, asked)

@@ -158,7 +158,9 @@ func decode(line []byte) (Record, error) {
 	}
 	e, ok := h.decodeHot()
 	if !ok {
-		if e, err = decodeEvent(h.name, objectOf(h.rest)); err != nil {
+		body := append(make([]byte, 0, len(h.rest)+1), '{')
+		body = append(append(body, bytes.TrimPrefix(h.rest, []byte(","))...), '}')
+		if e, err = decodeEvent(h.name, body); err != nil {
 			return Record{}, fmt.Errorf("%s: %w", h.name, err)
 		}
 	}
@@ -206,12 +208,6 @@ func cutHead(members []byte) (h heading, ok bool) {
 	}
 	h.JobID = h.CorrelationID[:len(job)]
 	return h, ok
-}
-
-// objectOf makes an object of what follows the type in a line.
-func objectOf(rest []byte) []byte {
-	body := append(make([]byte, 0, len(rest)+1), '{')
-	return append(append(body, bytes.TrimPrefix(rest, []byte(","))...), '}')
 }
 
 // decodeForeignHead reads a head in any other form: with escapes, blanks, or keys in another order.

@@ -130,15 +130,6 @@ func (l line) damaged(err error) error {
 	return &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
 }
 
-// decode returns the record of a line whose checksum has been checked.
-func (l line) decode() (Record, error) {
-	r, err := decode(l.text)
-	if err != nil {
-		return Record{}, l.damaged(err)
-	}
-	return r, nil
-}
-
 // DamagedError says that a log cannot be read any further, for a reason other than a run that was killed
 // while it wrote.
 type DamagedError struct {

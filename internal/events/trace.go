@@ -67,7 +67,7 @@ func (c TraceContext) Run(seq int64) TraceContext {
 	if seq == 1 {
 		return c
 	}
-	return c.child("run", strconv.FormatInt(seq, 10))
+	return c.Of("run", seq)
 }
 
 // Phase returns the span of a phase of the run c; that of a standard workflow, which has no name, is the run.
@@ -78,19 +78,10 @@ func (c TraceContext) Phase(name string) TraceContext {
 	return c.child("phase", name)
 }
 
-// Item returns the span of an item of the job c whose first attempt begins with the record seq.
-func (c TraceContext) Item(seq int64) TraceContext {
-	return c.child("item", strconv.FormatInt(seq, 10))
-}
-
-// Attempt returns the span of the attempt of the job c that begins with the record seq.
-func (c TraceContext) Attempt(seq int64) TraceContext {
-	return c.child("attempt", strconv.FormatInt(seq, 10))
-}
-
-// Work returns the span of work on what attempts leave, of the job c, that the record seq tells of.
-func (c TraceContext) Work(seq int64) TraceContext {
-	return c.child("work", strconv.FormatInt(seq, 10))
+// Of returns the span of what is in the job c and begins with the record seq: an "item" with its first attempt, an
+// "attempt", or "work" on what attempts leave.
+func (c TraceContext) Of(kind string, seq int64) TraceContext {
+	return c.child(kind, strconv.FormatInt(seq, 10))
 }
 
 // Step returns the span of the step at an index of the attempt or phase c.

@@ -69,10 +69,10 @@ func TestSpansOfAJobAreAllDifferent(t *testing.T) {
 	note("job", job.Run(1))
 	note("run 5", job.Run(5))
 	for _, n := range []int64{2, 5} {
-		note("item", job.Item(n))
-		note("attempt", job.Attempt(n))
-		note("step", job.Attempt(n).Step(0))
-		note("step", job.Attempt(n).Step(1))
+		note("item", job.Of("item", n))
+		note("attempt", job.Of("attempt", n))
+		note("step", job.Of("attempt", n).Step(0))
+		note("step", job.Of("attempt", n).Step(1))
 	}
 	note("setup", job.Phase("setup"))
 	note("setup again", job.Run(5).Phase("setup"))

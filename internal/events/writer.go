@@ -149,21 +149,16 @@ func (w *writer) write(records []Record) error {
 		return cannotWrite(err)
 	}
 	w.size += int64(n)
-	w.tell(records[len(records)-1].Seq)
+	w.log.mu.Lock()
+	w.log.inFile = records[len(records)-1].Seq
+	w.log.wrote.Broadcast()
+	w.log.mu.Unlock()
 	if w.unsynced == nil {
 		w.unsynced = records
 		return nil
 	}
 	w.unsynced = append(w.unsynced, records...)
 	return nil
-}
-
-// tell wakes the goroutines that wait for a record to be written.
-func (w *writer) tell(seq int64) {
-	w.log.mu.Lock()
-	defer w.log.mu.Unlock()
-	w.log.inFile = seq
-	w.log.wrote.Broadcast()
 }
 
 // sync syncs a batch to disk, passes it to Options.Durable, and then wakes those who wait for it.

@@ -244,19 +244,14 @@ func isOperator(word string) bool {
 	return false
 }
 
-// calls names all functions.
-func calls() string {
-	names := slices.Concat(slices.Collect(maps.Keys(functions)), slices.Collect(maps.Keys(textTests)),
-		[]string{"matches"})
-	slices.Sort(names)
-	return check.OneOf(names)
-}
-
 // call reads the arguments of a function.
 func (p *parser) call(name token) node {
 	function, test := functions[name.text], textTests[name.text]
 	if function == nil && test == nil && name.text != "matches" {
-		p.fail(name.at, "unknown function %q (known: %s)", name.text, calls())
+		names := slices.Concat(slices.Collect(maps.Keys(functions)), slices.Collect(maps.Keys(textTests)),
+			[]string{"matches"})
+		slices.Sort(names)
+		p.fail(name.at, "unknown function %q (known: %s)", name.text, check.OneOf(names))
 	}
 	p.advance()
 	first := p.operand()

@@ -206,7 +206,7 @@ func coerce(a, b Value) (Value, Value) {
 func (v Value) as(k Kind) Value {
 	spelled := strings.TrimSpace(v.text)
 	switch {
-	case k == Number && isJSONNumber(spelled):
+	case k == Number && spelled != "" && (spelled[0] == '-' || isDigit(spelled[0])) && rawjson.Valid([]byte(spelled)):
 		return Value{kind: Number, text: spelled}
 	case k == Boolean && strings.EqualFold(spelled, "true"):
 		return booleanValue(true)
@@ -214,10 +214,6 @@ func (v Value) as(k Kind) Value {
 		return booleanValue(false)
 	}
 	return Value{kind: Text, text: v.text}
-}
-
-func isJSONNumber(s string) bool {
-	return s != "" && (s[0] == '-' || isDigit(s[0])) && rawjson.Valid([]byte(s))
 }
 
 // compareNumbers compares two numbers as they are spelled in JSON, exactly, however large or small they are.
@@ -256,18 +252,13 @@ func newDecimal(s string) decimal {
 	if d.digits == "" {
 		return decimal{}
 	}
-	d.point += saturated(exponent)
-	return d
-}
-
-// saturated reads an exponent. One that fits no computer is cut to a size that leaves room to add to.
-func saturated(exponent string) int64 {
-	const most = math.MaxInt64 / 2
-	if exponent == "" {
-		return 0
+	if exponent != "" {
+		// One that fits no computer is cut to a size that leaves room to add to.
+		const most = math.MaxInt64 / 2
+		n, _ := strconv.ParseInt(exponent, 10, 64) // out of range gives the nearest
+		d.point += min(max(n, -most), most)
 	}
-	n, _ := strconv.ParseInt(exponent, 10, 64) // out of range gives the nearest
-	return min(max(n, -most), most)
+	return d
 }
 
 // step is one step of a path: a name, or an index.

@@ -52,7 +52,7 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 		p.soonStraggling()
 	}
 	if p.job.config.Trace {
-		a.Trace = p.job.span().Attempt(a.Token).String()
+		a.Trace = p.job.span().Of("attempt", a.Token).String()
 	}
 	p.runners.running++
 	p.startWorker(a)

@@ -114,13 +114,3 @@ func date(text string) (time.Time, bool) {
 	}
 	return at, err == nil
 }
-
-// asked returns how long failure f asks to wait. What the step itself knows (f.RetryAfter) counts more than what was
-// printed, which is read only with retry_after in the policy. 0 means that it asks for nothing.
-func (p Policy) asked(f Failure, now time.Time) time.Duration {
-	if f.RetryAfter > 0 || p.RetryAfter == nil {
-		return f.RetryAfter
-	}
-	wait, _ := p.RetryAfter.Asked(now, f.Stdout, f.Stderr)
-	return wait
-}

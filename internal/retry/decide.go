@@ -112,7 +112,11 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 	d.Delay = p.spread(d.Computed, s.Previous, rnd)
 	// A service tells the same time to all. With a jitter the backoff comes on top, so that they do not come back
 	// together.
-	if d.Asked = p.asked(f, now); p.RetryAfter != nil && d.Asked > 0 && p.Jitter != NoJitter {
+	// What the step itself knows counts more than what was printed.
+	if d.Asked = f.RetryAfter; d.Asked <= 0 && p.RetryAfter != nil {
+		d.Asked, _ = p.RetryAfter.Asked(now, f.Stdout, f.Stderr)
+	}
+	if p.RetryAfter != nil && d.Asked > 0 && p.Jitter != NoJitter {
 		d.Delay = duration.Plus(d.Asked, d.Delay)
 	}
 	d.Delay = max(d.Delay, d.Asked)

@@ -11,7 +11,7 @@ import (
 )
 
 // Judge returns the type of a failure and the name of the rule that told it, which is empty for command_failed by
-// default. Programs are those whose exit code it may be, in the order in which they stand in the command.
+// default. Programs are those of the command, in the order in which they stand there: the exit code may be that of any.
 //
 // What counts, in this order: what the step knows of itself (f.Type); a limit of time; a signal, or the code that a
 // shell gives for one; a program that is missing; a machine that has run out of something; the documented exit code of
@@ -43,10 +43,9 @@ func Judge(f Failure, programs []string) (Type, string) {
 	}
 
 	e, known := exitOf(programs, f.ExitCode)
-	// Beside others curl says how it failed, and a script may end with any code.
-	others := len(programs) > 1 && (slices.Contains(programs, "curl") ||
-		slices.Contains(programs[:len(programs)-1], "exit"))
-	if known && !e.soft && !others {
+	// Beside others a program says how it failed: which of them did is not known. Only timeout ends others.
+	alone := len(programs) < 2 || ofItself(programs) || known && e.programs == "timeout"
+	if known && !e.soft && alone {
 		return e.is, e.rule
 	}
 	if rule, ok := summary(f); ok {
@@ -331,8 +330,12 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 			return e.is, e.rule, false
 		}
 	}
-	if t, code := byCode(line); code != "" {
-		return t, "code " + code, false
+	for _, m := range coded().FindAllStringSubmatch(line, -1) {
+		for _, code := range m[1:] {
+			if t, ok := serviceCodes()[code]; ok {
+				return t, "code " + code, false
+			}
+		}
 	}
 
 	// In a line that judges a text only a status counts: what else it says is what the text says.
@@ -371,18 +374,6 @@ func ofClass(name string) Type {
 		}
 	}
 	return ""
-}
-
-// byCode returns the type of the first code in the line that is known.
-func byCode(line string) (Type, string) {
-	for _, m := range coded().FindAllStringSubmatch(line, -1) {
-		for _, code := range m[1:] {
-			if t, ok := serviceCodes()[code]; ok {
-				return t, code
-			}
-		}
-	}
-	return "", ""
 }
 
 var (

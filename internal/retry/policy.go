@@ -100,14 +100,7 @@ func (p Policy) Check() []check.Finding {
 		found.Require(err == nil, "retry_on."+strconv.Itoa(i), "%v", err)
 	}
 	check.Block(&found, "retry_after", p.RetryAfter)
-	p.OnFailure.check(&found)
-	check.Block(&found, "circuit_breaker", p.CircuitBreaker)
-	return found
-}
-
-// check adds what is wrong with a. A Command without Fallback cannot be written.
-func (a FailureAction) check(found *check.Findings) {
-	switch a.Kind {
+	switch a := p.OnFailure; a.Kind {
 	case "", Stop, Continue:
 	case Fallback:
 		found.Require(a.Command != "", "on_failure",
@@ -116,4 +109,6 @@ func (a FailureAction) check(found *check.Findings) {
 		found.Require(false, "on_failure",
 			`unknown on_failure %q (want stop, continue or {fallback: {command: "…"}})`, a.Kind)
 	}
+	check.Block(&found, "circuit_breaker", p.CircuitBreaker)
+	return found
 }

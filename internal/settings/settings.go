@@ -169,10 +169,14 @@ func (s Settings) Fill(text string) (string, error) {
 
 // Resolve returns the settings of a run of w. The error is a *workflow.InvalidError if a value is missing or invalid.
 func Resolve(ctx context.Context, w *workflow.Workflow, o Options) (Settings, error) {
-	r := newResolver(w, o)
-	profile, err := chosen(w, o.Profile)
-	if err != nil {
-		return Settings{}, err
+	r := &resolver{w: w, o: o, known: newScope(w.Name, o.Environ)}
+	r.out.Secrets = map[string]string{}
+	var profile workflow.Profile
+	if o.Profile != "" {
+		var err error
+		if profile, err = w.ProfileNamed(o.Profile); err != nil {
+			return Settings{}, err
+		}
 	}
 	r.out.Profile = o.Profile
 	r.parameters()
@@ -225,14 +229,6 @@ func (r *resolver) hideSecrets() {
 	}
 }
 
-// chosen returns the profile of that name, or one without variables for "".
-func chosen(w *workflow.Workflow, name string) (workflow.Profile, error) {
-	if name == "" {
-		return workflow.Profile{}, nil
-	}
-	return w.ProfileNamed(name)
-}
-
 // merged returns the variables of env, overridden by those of the profile, and then those that only the
 // profile has. It omits variables that a secret of the same name overrides.
 func (r *resolver) merged(p workflow.Profile) []workflow.EnvVar {
@@ -276,13 +272,6 @@ type resolver struct {
 	// out is the result so far.
 	out      Settings
 	problems []workflow.Problem
-}
-
-// newResolver returns a resolver that knows the inherited variables.
-func newResolver(w *workflow.Workflow, o Options) *resolver {
-	r := &resolver{w: w, o: o, known: newScope(w.Name, o.Environ)}
-	r.out.Secrets = map[string]string{}
-	return r
 }
 
 // fail adds a problem of the workflow. A position that is not known becomes the beginning of the file.

@@ -103,19 +103,14 @@ func (r *resolver) variable(ctx context.Context, v workflow.EnvVar) {
 	case v.Secret:
 		r.secretValue(v)
 	default:
-		r.text(v)
+		// Its value is set if all of its placeholders are known.
+		if value, err := r.known.bind(v.Value); err == nil {
+			r.known.set(v.Name, value)
+		} else {
+			r.known.unknown(v.Name)
+		}
+		r.keep(v)
 	}
-}
-
-// text adds a variable with a text. Its value is set if all of its placeholders are known.
-func (r *resolver) text(v workflow.EnvVar) {
-	value, err := r.known.bind(v.Value)
-	if err != nil {
-		r.known.unknown(v.Name)
-	} else {
-		r.known.set(v.Name, value)
-	}
-	r.keep(v)
 }
 
 // choose returns v with the value that its condition selects.
@@ -158,8 +153,8 @@ func (r *resolver) operand(t filter.Term) (filter.Operand, error) {
 		return filter.Operand{}, err
 	}
 	v, ok, err := single.Value(r.known)
-	if err == nil && !ok {
-		err = r.later(t.Src)
+	if err == nil && !ok && r.o.Purpose == ToRun && slices.Contains(r.known.names, t.Src) {
+		err = fmt.Errorf("%s is not available yet: commands with cache: true run before the job starts", t.Src)
 	}
 	if !ok || err != nil {
 		return filter.Operand{}, err
@@ -168,14 +163,6 @@ func (r *resolver) operand(t filter.Term) (filter.Operand, error) {
 		return filter.Typed(doc), nil
 	}
 	return filter.Untyped(v.String()), nil
-}
-
-// later returns the error for a condition on a variable that has no value before the job starts.
-func (r *resolver) later(name string) error {
-	if r.o.Purpose != ToRun || !slices.Contains(r.known.names, name) {
-		return nil
-	}
-	return fmt.Errorf("%s is not available yet: commands with cache: true run before the job starts", name)
 }
 
 // Check returns problems of the settings that do not depend on the options of a run. The caller sets Problem.File.

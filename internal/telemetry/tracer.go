@@ -217,7 +217,7 @@ func (t *tracer) apply(r events.Record) {
 	case events.AgentStarted:
 		t.item(r)
 		t.endAttempt(e.ItemID, r.Time, "", interrupted) // one that died with its run
-		t.begin(atAttempt, e.ItemID, t.job.Attempt(r.Seq), t.find(e.ItemID, atItem).TraceContext, "attempt", r.Time,
+		t.begin(atAttempt, e.ItemID, t.job.Of("attempt", r.Seq), t.find(e.ItemID, atItem).TraceContext, "attempt", r.Time,
 			attrsOf(e)...)
 	case events.AgentProgress: // only in logs with steps
 		if a := t.find(e.ItemID, atAttempt); a != nil {
@@ -332,7 +332,7 @@ func (t *tracer) item(r events.Record) *span {
 	of, _ := events.ItemOf(r.Event)
 	if t.find(of.ID, atItem) == nil {
 		t.items[of.ID] = of.Index
-		t.begin(atItem, of.ID, t.job.Item(r.Seq), t.run(), "item", r.Time,
+		t.begin(atItem, of.ID, t.job.Of("item", r.Seq), t.run(), "item", r.Time,
 			attribute.String("prodigy.item.id", of.ID), attribute.Int("prodigy.item.index", of.Index))
 	}
 	return t.find(of.ID, atItem)
@@ -373,7 +373,7 @@ func (t *tracer) applyWork(r events.Record) {
 	attrs := attrsOf(r.Event)
 	did := func(l level, name string, took events.Millis) {
 		t.end(l, "", r.Time, "", interrupted) // the log has lost its end
-		t.begin(l, "", t.job.Work(r.Seq), t.run(), name, r.Time.Add(-time.Duration(took)), attrs...)
+		t.begin(l, "", t.job.Of("work", r.Seq), t.run(), name, r.Time.Add(-time.Duration(took)), attrs...)
 	}
 	switch e := r.Event.(type) {
 	case events.WorktreeCreated:

@@ -180,7 +180,7 @@ job w 0-19 !reduce: exit code 3 failed
 17 a: exit code 2
 17 sum: exit code 3
 17 failed: reduce: exit code 3`)
-	if job := events.TraceOfJob("mapreduce-1", ""); logs[1].SpanID != job.Attempt(6).Span || logs[4].SpanID != job.Span {
+	if job := events.TraceOfJob("mapreduce-1", ""); logs[1].SpanID != job.Of("attempt", 6).Span || logs[4].SpanID != job.Span {
 		t.Errorf("log records are of %s and %s", logs[1].SpanID, logs[4].SpanID)
 	}
 }

@@ -53,7 +53,7 @@ func (r *reader) checkErrorPolicy() {
 		r.failAt(per.Pos, `"batch" and circuit_breaker "per" cannot be used together: items of a batch may have different keys`)
 	}
 	r.checkHandlers()
-	r.warnOfErrorPolicy()
+	r.warnOfFindings(p.Ineffective(func(key string) bool { return r.policy[key].key != nil }), r.policy)
 }
 
 // checkHandlers reports a custom action whose handler is missing, and warns of unused handlers.

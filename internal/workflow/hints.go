@@ -35,7 +35,10 @@ func misplacedKey(name, where string) string {
 		{"on_failure", OnFailure{}},
 		{"workspace", Workspace{}},
 	} {
-		if block.name != where && hasKey(reflect.TypeOf(block.zero), name) {
+		fields := slices.Collect(reflect.TypeOf(block.zero).Fields())
+		if block.name != where && slices.ContainsFunc(fields, func(f reflect.StructField) bool {
+			return f.Tag.Get("yaml") == name || f.Tag.Get("alias") == name
+		}) {
 			blocks = append(blocks, block.name)
 		}
 	}
@@ -43,14 +46,6 @@ func misplacedKey(name, where string) string {
 		return ""
 	}
 	return ": it is a key of " + check.OneOf(blocks) + "; check the indentation"
-}
-
-// hasKey reports whether a struct has a field with that key or alias.
-func hasKey(t reflect.Type, name string) bool {
-	fields := slices.Collect(t.Fields())
-	return slices.ContainsFunc(fields, func(f reflect.StructField) bool {
-		return f.Tag.Get("yaml") == name || f.Tag.Get("alias") == name
-	})
 }
 
 // otherKeys are keys that other tools have, by block, and the key that means the same here.

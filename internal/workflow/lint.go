@@ -15,11 +15,6 @@ func (r *reader) warnOfFindings(found []check.Finding, written map[string]entry)
 	}
 }
 
-// warnOfErrorPolicy warns of keys of the error policy that have no effect.
-func (r *reader) warnOfErrorPolicy() {
-	r.warnOfFindings(r.w.ErrorPolicy.Ineffective(func(key string) bool { return r.policy[key].key != nil }), r.policy)
-}
-
 // warnOfAgentLimit warns of an agent timeout that is too short for the retries. phase and config are the blocks
 // of the map and of its timeout_config; they can be nil.
 func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {

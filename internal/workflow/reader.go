@@ -199,12 +199,9 @@ func (r *reader) merge(entries []entry, base *yaml.Node) []entry {
 
 // namedEntries returns the entries of a mapping whose keys are names that the file chooses. It reports a
 // value that is no mapping.
-func (r *reader) namedEntries(e entry) []entry { return r.entriesOf(e, "a mapping") }
-
-// entriesOf returns the entries of a mapping, which messages call want, or nil for another value, which it reports.
-func (r *reader) entriesOf(e entry, want string) []entry {
+func (r *reader) namedEntries(e entry) []entry {
 	if e.value.Kind != yaml.MappingNode {
-		r.wrongType(e, want)
+		r.wrongType(e, "a mapping")
 		return nil
 	}
 	return r.entries(e.value)

@@ -90,8 +90,12 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	} else if p.onFailure != nil {
 		r.onFailure(&s, p)
 	}
-	if action, contradicts := allowedAction(s, b, p); contradicts {
-		r.fail(b.at("allow_failure"), `"allow_failure" cannot be used with the on_failure action %q`, action)
+	if s.AllowFailure && b.has("allow_failure") && s.Retry != nil && s.Retry.OnFailure.Kind != retry.Continue {
+		own := p.onFailure != nil && s.OnFailure == nil
+		if own || p.retry != nil && find(p.retry.value, "on_failure") != nil {
+			r.fail(b.at("allow_failure"), `"allow_failure" cannot be used with the on_failure action %q`,
+				s.Retry.OnFailure.Kind)
+		}
 	}
 	if p.captureOutput != nil {
 		r.captureOutput(&s, b, *p.captureOutput)
@@ -203,20 +207,10 @@ func (r *reader) constant(e entry, text string) bool {
 	return true
 }
 
-// allowedAction returns the failure action that contradicts allow_failure: true, if there is one.
-func allowedAction(s Step, b *block, p deferredKeys) (retry.ActionKind, bool) {
-	if !s.AllowFailure || s.Retry == nil || s.Retry.OnFailure.Kind == retry.Continue {
-		return "", false
-	}
-	own := p.onFailure != nil && s.OnFailure == nil
-	inRetry := p.retry != nil && p.retry.value.Kind == yaml.MappingNode && find(p.retry.value, "on_failure") != nil
-	return s.Retry.OnFailure.Kind, b.has("allow_failure") && (own || inRetry)
-}
-
 // onFailure reads on_failure of a step: a handler, or a failure action as in retry_config.
 func (r *reader) onFailure(s *Step, p deferredKeys) {
 	e := *p.onFailure
-	if !isAction(e.value) {
+	if isNull(e.value) || e.value.Kind != yaml.ScalarNode && find(e.value, "fallback") == nil {
 		s.OnFailure = r.handler(e)
 		return
 	}
@@ -239,11 +233,6 @@ func (r *reader) onFailure(s *Step, p deferredKeys) {
 		s.Retry = &once
 	}
 	s.Retry.OnFailure = action
-}
-
-// isAction reports whether the value of on_failure is a failure action and not a handler.
-func isAction(n *yaml.Node) bool {
-	return n.Kind == yaml.ScalarNode && !isNull(n) || find(n, "fallback") != nil
 }
 
 // handler reads a failure handler.

@@ -440,7 +440,17 @@ func (s Step) Rounds(key string) (n int, known bool) {
 	case "on_failure":
 		return max(s.OnFailure.MaxAttempts, 1), true
 	case "do":
-		return s.Foreach.rounds()
+		// How many elements run one after another, given how many run in parallel.
+		f := s.Foreach
+		elements, known := len(f.Input.List), f.Input.Command == nil
+		if f.MaxItems != nil && (!known || elements > *f.MaxItems) {
+			elements, known = *f.MaxItems, true
+		}
+		if !known {
+			return 1, false
+		}
+		parallel := max(f.Parallel, 1)
+		return (elements + parallel - 1) / parallel, true
 	case "validate":
 		return s.Validate.completionTries() + 1, true
 	case "on_incomplete":
@@ -455,22 +465,6 @@ func (v *Validate) completionTries() int {
 		return 0
 	}
 	return v.OnIncomplete.MaxAttempts
-}
-
-// rounds returns how many elements run one after another at most, given how many run in parallel.
-func (f *Foreach) rounds() (n int, known bool) {
-	elements, known := len(f.Input.List), f.Input.Command == nil
-	if f.MaxItems != nil && (!known || elements > *f.MaxItems) {
-		elements, known = *f.MaxItems, true
-	}
-	if !known {
-		return 1, false
-	}
-	parallel := max(f.Parallel, 1)
-	if elements == 0 {
-		return 0, true
-	}
-	return 1 + (elements-1)/parallel, true
 }
 
 // MaxRetryWait returns how long steps and their nested steps wait between retries at most.

@@ -67,7 +67,7 @@ func (p *ParkAfter) read(r *reader, e entry) (ok bool) {
 // commandTimeouts reads the limits of commands. checkCommandNames checks their names later, when the steps are known.
 func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	limits := map[string]time.Duration{}
-	for _, limit := range r.entriesOf(e, `a mapping as in {shell: 60, shell_2: 10}`) {
+	for _, limit := range r.namedEntries(e) {
 		told := limit
 		told.name = e.name + ": " + limit.name
 		if d, ok := r.duration(told, true); ok {

@@ -325,8 +325,10 @@ func (r *reader) readWith(e entry, target any, keys keySet) *block {
 		t.SetDefaults()
 	}
 	b := &block{name: e.name, node: e.value}
-	if short := shortField(v.Type()); short.Name != "" && e.value.Kind != yaml.MappingNode {
-		if !r.value(e, v.FieldByIndex(short.Index), short.Tag) {
+	fields := slices.Collect(v.Type().Fields())
+	short := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("short") != "" })
+	if short >= 0 && e.value.Kind != yaml.MappingNode {
+		if !r.value(e, v.Field(short), fields[short].Tag) {
 			return nil
 		}
 	} else if b = r.block(e.name, e, keys); b == nil || !r.complete(b, v.Type()) {
@@ -339,16 +341,6 @@ func (r *reader) readWith(e entry, target any, keys keySet) *block {
 		}
 	}
 	return b
-}
-
-// shortField returns the field with the tag short, or one without a name.
-func shortField(t reflect.Type) reflect.StructField {
-	for field := range t.Fields() {
-		if field.Tag.Get("short") != "" {
-			return field
-		}
-	}
-	return reflect.StructField{}
 }
 
 // complete reports keys that are missing in b, or exclude each other. It returns false if a key is missing

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -575,21 +576,17 @@ func (w *Workflow) Redact(source []byte) []byte {
 		runes := []rune(line)
 		start := v.Value.Pos.Col - 1
 		end := start + len([]rune(v.Value.Value))
-		line = string(runes[:start]) + maskAfter(runes[:start]) + string(runes[end:])
+		mask := Masked
+		if before := string(runes[:start]); !strings.HasSuffix(before, `"`) && !strings.HasSuffix(before, "'") {
+			mask = strconv.Quote(mask) // a bare *** would be an alias in YAML
+		}
+		line = string(runes[:start]) + mask + string(runes[end:])
 		if bom {
 			line = "\ufeff" + line
 		}
 		lines[index] = line
 	}
 	return []byte(strings.Join(lines, ""))
-}
-
-// maskAfter returns the mask, quoted unless before ends with a quote: a bare *** would be an alias in YAML.
-func maskAfter(before []rune) string {
-	if n := len(before); n > 0 && (before[n-1] == '"' || before[n-1] == '\'') {
-		return Masked
-	}
-	return `"` + Masked + `"`
 }
 
 // allVariables returns the variables of env and of all profiles.

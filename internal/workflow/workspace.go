@@ -214,10 +214,15 @@ func (s Step) Edits() string {
 		return "a claude step"
 	case s.Agent != nil && s.Agent.May != MayRead:
 		return "an agent step"
-	case s.Shell != nil:
-		return gitEdit(s.Shell.Value)
+	case s.Shell == nil:
+		return ""
 	}
-	return ""
+	// The first command of git that changes a checkout, unless the script works elsewhere.
+	found := gitEdits().FindStringSubmatch(s.Shell.Value)
+	if found == nil || strings.Contains(s.Shell.Value, "cd ") {
+		return ""
+	}
+	return "git " + found[1]
 }
 
 // gitEdits matches a command of git that changes a checkout.
@@ -225,16 +230,6 @@ var gitEdits = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?:^|[\n;&|(){}!]|\b(?:if|then|else|do|while|until|exec|time)\s)\s*` +
 		`git(?: -c \S+)* (commit|add|checkout|stash|rebase|merge)\b`)
 })
-
-// gitEdit returns the first command of git in a script that changes a checkout, as in "git commit", or ""
-// if there is none or the script works elsewhere.
-func gitEdit(script string) string {
-	found := gitEdits().FindStringSubmatch(script)
-	if found == nil || strings.Contains(script, "cd ") {
-		return ""
-	}
-	return "git " + found[1]
-}
 
 // edit reports whether any of the steps edits the directory that it is in.
 func edit(steps []Step) bool {

@@ -98,29 +98,19 @@ func Documents(in io.Reader, take func(json.RawMessage) error) error {
 		case err != nil:
 			return &DataError{Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
 		}
-		data, err := documentJSON(&n)
-		if err != nil {
-			return err
+		r := newReader("", nil, ParseOptions{})
+		var data json.RawMessage
+		if root := n.Content[0]; r.inspect(root) {
+			data = r.json(nil, resolveAlias(root))
+		}
+		if len(r.problems) > 0 {
+			first := sortProblems(r.problems)[0]
+			return &DataError{Message: fmt.Sprintf("line %d, column %d: %s", first.Line, first.Col, first.Message)}
 		}
 		if err := take(data); err != nil {
 			return err
 		}
 	}
-}
-
-// documentJSON returns a document as JSON, or an error about the first problem.
-func documentJSON(n *yaml.Node) (json.RawMessage, error) {
-	r := newReader("", nil, ParseOptions{})
-	root := n.Content[0]
-	var data []byte
-	if r.inspect(root) {
-		data = r.json(nil, resolveAlias(root))
-	}
-	if len(r.problems) == 0 {
-		return data, nil
-	}
-	first := sortProblems(r.problems)[0]
-	return nil, &DataError{Message: fmt.Sprintf("line %d, column %d: %s", first.Line, first.Col, first.Message)}
 }
 
 // DataError is a mistake in YAML data. Its message names the line.
