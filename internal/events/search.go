@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"prodigy/internal/jobs"
+	"prodigy/internal/rawjson"
 )
 
 // Containing returns a Query.Matches for the lines in which the expression is found: in the line as it is
@@ -32,17 +33,11 @@ func Containing(expr *regexp.Regexp) func(line []byte) bool {
 // ContainingText is Containing for a text, upper or lower case. What is not UTF-8 in it is looked for as the
 // log has it.
 func ContainingText(text string) func(line []byte) bool {
-	text = valid(text)
-	slow := Containing(regexp.MustCompile("(?i)" + regexp.QuoteMeta(text)))
-	if text == "" || !simple([]byte(text)) {
-		return slow
-	}
-	lower := bytes.ToLower([]byte(text))
+	quoted := rawjson.Of(valid(text))
+	escaped, plain := bytes.ToLower(quoted[1:len(quoted)-1]), bytes.ToLower([]byte(valid(text)))
 	return func(line []byte) bool {
-		if !simple(line) {
-			return slow(line)
-		}
-		return bytes.Contains(bytes.ToLower(searched(line)), lower)
+		lower := bytes.ToLower(searched(line))
+		return bytes.Contains(lower, escaped) || bytes.Contains(lower, plain)
 	}
 }
 
@@ -52,17 +47,6 @@ func searched(line []byte) []byte {
 		return members
 	}
 	return line
-}
-
-// simple reports whether a line is the text that it stands for, and its letters have two cases: that nothing
-// is escaped or past ASCII.
-func simple(line []byte) bool {
-	for _, c := range line {
-		if c == '\\' || c >= 0x80 {
-			return false
-		}
-	}
-	return true
 }
 
 func textContains(value any, expr *regexp.Regexp) bool {

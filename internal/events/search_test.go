@@ -49,27 +49,6 @@ func TestATextIsFoundAsItsExpressionWouldBe(t *testing.T) {
 	}
 }
 
-func FuzzATextIsFoundAsItsExpressionWouldBe(f *testing.F) {
-	for _, text := range []string{"item_1", "ITEM", "k", "\\", "\"type\"", "ſ", "1}", "", "{\"seq", "aab"} {
-		f.Add(text, "an aaB in Item_1", true)
-		f.Add(text+"\x94", "an \x94", true)
-		f.Add(text, "gr\u00f6\u00dfer \u212a \\ ", false)
-	}
-	f.Fuzz(func(t *testing.T, text, output string, encoded bool) {
-		line := []byte(output)
-		if encoded {
-			line = encodeAll(t, []Record{{Seq: 1, Time: start0, JobID: "j", CorrelationID: "j", Event: AgentCompleted{
-				AttemptID:  AttemptID{ItemID: "Item_1"},
-				ItemOutput: ItemOutput{Output: output},
-			}}})
-		}
-		want := Containing(regexp.MustCompile("(?i)" + regexp.QuoteMeta(valid(text))))(line)
-		if got := ContainingText(text)(line); got != want {
-			t.Fatalf("%q in %q: got %v, want %v", text, line, got, want)
-		}
-	})
-}
-
 func TestTheLimitIsOfWhatMatches(t *testing.T) {
 	dir := logDir(t, numbered(t, 1, PhaseStarted{Phase: "setup"}, PhaseStarted{Phase: "map"}, PhaseStarted{Phase: "setup"}, JobPaused{}))
 	got, err := collect(t, dir, Query{Limit: 1, Matches: Containing(regexp.MustCompile("setup"))})

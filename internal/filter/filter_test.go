@@ -94,7 +94,7 @@ func TestABadFilterIsShownWithACaret(t *testing.T) {
 		"a NOT b":          "expected \"in\" after \"NOT\", got \"b\" (for a negated comparison use not a == b)\n  a NOT b\n        ^",
 		"contains(a)":      "expected \",\" between the arguments of contains, got \")\"\n  contains(a)\n            ^",
 		"é == 'x":          "unterminated string\n  é == 'x\n       ^",
-		"a & b":            "unexpected '&' (did you mean \"&&\"?)\n  a & b\n    ^",
+		"a & b":            "unexpected '&'\n  a & b\n    ^",
 		"$.a == 1":         "unexpected '$' (use item.name for a field)\n  $.a == 1\n  ^",
 		"a in 3":           "expected \"[\" after in, got \"3\"\n  a in 3\n       ^",
 		"a in [1 2]":       "expected \",\" or \"]\" in the list, got \"2\"\n  a in [1 2]\n          ^",

@@ -113,12 +113,8 @@ func (l *lexer) unknown(rest string) {
 		l.fail(l.at, "unterminated string")
 	case l.places && strings.HasPrefix(rest, "${"):
 		l.fail(l.at, "unclosed brace")
-	case r == '&' || r == '|':
-		hint = fmt.Sprintf(" (did you mean %q?)", strings.Repeat(string(r), 2))
 	case r == '$' || r == '@':
 		hint = " (use item.name for a field)"
-	case r == '~':
-		hint = " (for a regular expression use: item.name matches 'regex')"
 	}
 	l.fail(l.at, "unexpected %q%s", r, hint)
 }

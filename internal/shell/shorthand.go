@@ -204,16 +204,12 @@ func unknownShorthand(name string) error {
 	if odd && !isPerl {
 		return nil
 	}
-	hint := "an item has several parts with :::, --colsep or -N only, and its fields are ${item.NAME}"
-	if isPerl {
-		hint = `for code write a script, as in -- 'x={}; mv "$x" "${x%.gz}"'`
-	}
 	var known strings.Builder
 	for _, k := range shorthands {
 		known.WriteString(" {" + k.name + "}")
 	}
-	return fmt.Errorf("unknown placeholder {%s} (known:%s); %s; to use braces literally, set another placeholder with "+
-		"-I STR", name, known.String(), hint)
+	return fmt.Errorf("unknown placeholder {%s} (known:%s, with a number only with :::, --colsep or -N); to use braces "+
+		"literally, set another placeholder with -I STR", name, known.String())
 }
 
 // expansionLen returns the length of the ${…} that text begins with, or 0. In a default \} is a brace.
@@ -255,7 +251,7 @@ func (s Shorthand) Script(text string) (string, error) {
 		r := &replacer{style: s, src: text, plain: withoutExpansions(text)}
 		syntax.Walk(file, r.visit)
 		if r.err == nil && r.bare && r.quoted != "" {
-			r.err = r.quotesError(r.quoted)
+			r.err = quotesError(r.quoted)
 		}
 		if r.err != nil {
 			return "", r.err
@@ -361,15 +357,14 @@ func (r *replacer) put(from, to int, placeholder string) {
 func (r *replacer) refuse(node syntax.Node) {
 	_, first, _ := replaced(r.plain[node.Pos().Offset():node.End().Offset()], r.style.inQuotes, strings.Clone)
 	if r.err == nil && first != "" {
-		r.err = r.quotesError(first)
+		r.err = quotesError(first)
 	}
 }
 
-// quotesError returns the error for a shorthand in quotes, with the command to type if that means the item.
-func (r *replacer) quotesError(text string) error {
-	meant, _, _ := replaced(r.src, r.style.inQuotes, strings.Clone)
-	return fmt.Errorf("%s is inside quotes, and possibly literal: use -- %s for the item, which is always "+
-		"one argument; to use braces literally, set another placeholder with -I STR", text, Quote(meant))
+// quotesError returns the error for a shorthand in quotes.
+func quotesError(text string) error {
+	return fmt.Errorf("%s is inside quotes, and possibly literal: write ${item} for the item, which is always "+
+		"one argument; to use braces literally, set another placeholder with -I STR", text)
 }
 
 // replace puts placeholders in the place of the shorthands in unquoted text. One after a backslash stays.

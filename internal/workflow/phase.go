@@ -95,14 +95,11 @@ func (r *reader) distinct(e entry) (Text, bool) {
 	return r.withPos(e.value, "item"), ok
 }
 
-// checkLabels reports labels that no worker can have, and warns of those that are given twice.
+// checkLabels reports labels that no worker can have.
 func (r *reader) checkLabels(all []Text) {
-	for i, t := range all {
+	for _, t := range all {
 		if !IsWorkerLabel(t.Value) {
 			r.failAt(t.Pos, "requires: invalid worker label %q: use letters and digits, and after the first character also . _ / : = + -", t.Value)
-		}
-		if slices.ContainsFunc(all[:i], func(o Text) bool { return o.Value == t.Value }) {
-			r.warnAt(t.Pos, "requires: %s is listed twice", t.Value)
 		}
 	}
 }

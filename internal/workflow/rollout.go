@@ -68,14 +68,8 @@ func checkSuccessRate(found *check.Findings, rate *float64) {
 	}
 }
 
-// checkRollout checks canary and ramp against the rest of the map, and completes them.
+// checkRollout checks a ramp against the rest of the map, and completes it.
 func (r *reader) checkRollout(m *Map, b *block) {
-	if c := m.Canary; c != nil && c.Items > 0 && m.Input.Items != nil && c.Items > len(m.Input.Items) {
-		r.fail(b.at("canary"), "canary has %d items, but the input has only %d", c.Items, len(m.Input.Items))
-	}
-	if c, most := m.Canary, m.MaxItems; c != nil && most != nil && c.Items > *most && *most > 0 {
-		r.fail(b.at("canary"), "canary has %d items, but max_items allows only %d", c.Items, *most)
-	}
 	v := m.Ramp
 	if v == nil || len(v.Steps) == 0 {
 		return

@@ -340,7 +340,7 @@ func TestTheSchemaAndTheReaderAgreeOnEveryParameterOfABackoff(t *testing.T) {
 // beyondSchema is what the reader says about mistakes that no schema finds.
 var beyondSchema = regexp.MustCompile(`unknown handler|neither a kind of step|is already used|is set twice|` +
 	`cannot be used with the on_failure|contains a NUL|requires "capture"|is only for shell steps|default: parameter|` +
-	`canary has|ramp must be increasing|the last step of ramp`)
+	`ramp must be increasing|the last step of ramp`)
 
 // eachValue calls do for each value of a mapping or list below n, the innermost first.
 func eachValue(n *yaml.Node, do func(*yaml.Node)) {

@@ -77,8 +77,7 @@ func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	return limits
 }
 
-// checkTimeouts reports settings that contradict each other, warns of settings without effect, and sets the
-// timeouts of the steps. config is the block of timeout_config, or nil.
+// checkTimeouts reports settings that contradict each other, and sets the timeouts of the steps. config is the block of timeout_config, or nil.
 func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 	if config == nil {
 		return
@@ -88,17 +87,10 @@ func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 			`"agent_timeout_secs" is set twice (also on line %d)`,
 			phase.written["agent_timeout_secs"].key.Line)
 	}
-	for _, b := range []*block{phase, config} {
-		if e, ok := b.written["agent_timeout_secs"]; ok && m.Timeouts.Policy == PerCommand {
-			r.warn(e.key, `"agent_timeout_secs" has no effect with "timeout_policy: per_command"`)
-		}
-	}
-	e, ok := config.written["command_timeouts"]
-	if ok && m.Timeouts.Policy == PerAgent {
-		r.warn(e.key, `"command_timeouts" has no effect with "timeout_policy: per_agent"`)
+	if m.Timeouts.Policy == PerAgent {
 		m.Timeouts.Commands = nil
 	}
-	if ok && e.value.Kind == yaml.MappingNode {
+	if e, ok := config.written["command_timeouts"]; ok && e.value.Kind == yaml.MappingNode {
 		r.checkCommandNames(e, m.AgentTemplate)
 	}
 	for i := range m.AgentTemplate {
