@@ -115,13 +115,19 @@ func actionForms() string {
 // ReadText reads the value of on_item_failure.
 func (a *ItemAction) ReadText(text string) error {
 	*a = ItemAction{Kind: Action(text)}
-	if handler, ok := strings.CutPrefix(text, string(Custom)+":"); ok {
+	handler, custom := strings.CutPrefix(text, string(Custom)+":")
+	switch {
+	case custom && handler != "":
 		*a = ItemAction{Kind: Custom, Handler: handler}
-	}
-	if text == "" {
+		return nil
+	case slices.Contains(Actions(), a.Kind):
+		return nil
+	case text == "":
 		return onItemFailure("on_item_failure must be one of %s", actionForms())
+	case custom || a.Kind == Custom:
+		return onItemFailure("on_item_failure: custom needs the name of a handler, as in custom:notify")
 	}
-	return a.check()
+	return onItemFailure("unknown on_item_failure %q%s", text, check.Hint(text, Actions(), actionForms()))
 }
 
 // ReadText reads a value of error_collection that is a single word.
@@ -133,20 +139,22 @@ func (c *Collection) ReadText(text string) error {
 		return errorCollection("error_collection must be one of %s", collectionForms)
 	case sized && err != nil:
 		return errorCollection("invalid batch size %q: use an integer, as in batched:10", size)
+	case sized && n < 1:
+		return errorCollection("the size of error_collection batched must be at least 1, got %d", n)
 	case sized:
 		*c = Collection{Kind: Batched, Size: n}
 	case c.Kind == Batched:
 		c.Size = defaultBatch
+	case c.Kind != Aggregate && c.Kind != Immediate:
+		words := []CollectionKind{Aggregate, Immediate}
+		return errorCollection("unknown error_collection %q%s", text, check.Hint(text, words, collectionForms))
 	}
-	return c.check()
+	return nil
 }
 
 // Check returns what is wrong with p as a block of a workflow file. Whether a custom handler exists is not known here.
 func (p Policy) Check() []check.Finding {
 	var found check.Findings
-	action, collection := p.OnItemFailure.check(), p.ErrorCollection.check()
-	found.Require(action == nil, "on_item_failure", "%v", action)
-	found.Require(collection == nil, "error_collection", "%v", collection)
 	found.Require(p.MaxFailures >= 0, "max_failures", "max_failures must be at least 1, got %d", p.MaxFailures)
 	if r := p.FailureThreshold; r != nil {
 		found.Require(*r >= 0 && *r <= 1, "failure_threshold", "failure_threshold must be between 0 and 1, got %v", *r)
@@ -156,29 +164,6 @@ func (p Policy) Check() []check.Finding {
 	check.Block(&found, "circuit_breaker", p.CircuitBreaker)
 	check.Block(&found, "retry_config", p.RetryConfig)
 	return found
-}
-
-func (a ItemAction) check() error {
-	switch {
-	case a.Kind == "" || slices.Contains(Actions(), a.Kind):
-		return nil
-	case a.Kind == Custom && a.Handler == "":
-		return onItemFailure("on_item_failure: custom needs the name of a handler, as in custom:notify")
-	case a.Kind == Custom:
-		return nil
-	}
-	return onItemFailure("unknown on_item_failure %q%s", a.Kind, check.Hint(string(a.Kind), Actions(), actionForms()))
-}
-
-func (c Collection) check() error {
-	switch {
-	case c.Kind == "", c.Kind == Aggregate, c.Kind == Immediate, c.Kind == Batched && c.Size >= 1:
-		return nil
-	case c.Kind == Batched:
-		return errorCollection("the size of error_collection batched must be at least 1, got %d", c.Size)
-	}
-	words := []CollectionKind{Aggregate, Immediate}
-	return errorCollection("unknown error_collection %q%s", c.Kind, check.Hint(string(c.Kind), words, collectionForms))
 }
 
 func onItemFailure(format string, args ...any) error {

@@ -80,15 +80,11 @@ func TestCheckFindsEveryBadField(t *testing.T) {
 		want   []string
 	}{
 		"zero":           {Policy{}, nil},
-		"action":         {Policy{OnItemFailure: ItemAction{Kind: "drop"}}, []string{"on_item_failure"}},
-		"no handler":     {Policy{OnItemFailure: ItemAction{Kind: Custom}}, []string{"on_item_failure"}},
 		"max_failures":   {Policy{MaxFailures: -1}, []string{"max_failures"}},
 		"above one":      {Policy{FailureThreshold: new(1.5)}, []string{"failure_threshold"}},
 		"below zero":     {Policy{FailureThreshold: new(-0.1)}, []string{"failure_threshold"}},
 		"no number":      {Policy{FailureThreshold: new(math.NaN())}, []string{"failure_threshold"}},
 		"bounds":         {Policy{FailureThreshold: new(1.0)}, nil},
-		"empty batch":    {Policy{ErrorCollection: Collection{Kind: Batched}}, []string{"error_collection"}},
-		"collection":     {Policy{ErrorCollection: Collection{Kind: "x"}}, []string{"error_collection"}},
 		"nested breaker": {Policy{CircuitBreaker: &limit.BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, HalfOpenRequests: 1}}, []string{"circuit_breaker.timeout"}},
 		"nested retry":   {Policy{RetryConfig: &retry.Policy{MaxDelay: 1}}, []string{"retry_config.attempts"}},
 	} {

@@ -32,10 +32,10 @@ func (e *EmptyError) Error() string {
 // Mistaken reports whether a selection failed because what the workflow says of the items is not so, rather than since
 // the items could not be read.
 func Mistaken(err error) bool {
-	var bad *KeyError
-	var missing *MissingKeyError
-	var empty *EmptyError
-	return errors.As(err, &bad) || errors.As(err, &missing) || errors.As(err, &empty)
+	_, bad := errors.AsType[*KeyError](err)
+	_, missing := errors.AsType[*MissingKeyError](err)
+	_, empty := errors.AsType[*EmptyError](err)
+	return bad || missing || empty
 }
 
 // seen is what a selection remembers of the values that it has read, to tell people why none of them was chosen.

@@ -62,7 +62,7 @@ func (f *peekReader) valuesOrText(emit func([]byte) error) error {
 		case whole && rawjson.Valid(line):
 			err = emit(rawjson.Compact(&f.out, bytes.TrimSpace(line)))
 			f.skip(len(line))
-		case opens(line) && readsAsJSON(line): // unlike "[INFO] done"
+		case bytes.ContainsAny(bytes.TrimSpace(line)[:1], "{[") && readsAsJSON(line): // unlike "[INFO] done"
 			err = f.longValue(emit)
 		default:
 			err = f.text(emit)

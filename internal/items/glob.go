@@ -16,15 +16,6 @@ import (
 	"prodigy/internal/process"
 )
 
-// checkGlob returns an error for a pattern that cannot be parsed.
-func checkGlob(pattern string) error {
-	if !doublestar.ValidatePattern(filepath.ToSlash(pattern)) {
-		return fmt.Errorf("glob %s: invalid pattern: a bracket or brace is not closed, or it ends with a backslash",
-			pattern)
-	}
-	return nil
-}
-
 // addMatches adds the names of the files that match a pattern to found. Links to directories are not followed
 // below the fixed beginning of the pattern. As in a shell, a name that begins with a dot only matches a pattern
 // that spells the dot.
@@ -44,10 +35,13 @@ func addMatches(ctx context.Context, glob, dir string, found *sorter) error {
 		}
 		return found.add([]byte(name), nil)
 	}, doublestar.WithNoFollow(), doublestar.WithNoHidden(), doublestar.WithFailOnIOErrors())
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("glob %s: %w", glob, withoutRoot(err))
+	if err == nil || ctx.Err() != nil {
+		return err
 	}
-	return err
+	if at, ok := errors.AsType[*fs.PathError](err); ok { // without the name of the call
+		err = fmt.Errorf("%s: %w", strings.TrimPrefix(at.Path, "./"), at.Err)
+	}
+	return fmt.Errorf("glob %s: %w", glob, err)
 }
 
 // isLinkToDir reports whether an entry is a link to a directory, or a broken one, which is not a file either.
@@ -57,13 +51,4 @@ func isLinkToDir(entry fs.DirEntry, path string) bool {
 	}
 	info, err := os.Stat(path)
 	return err != nil || info.IsDir()
-}
-
-// withoutRoot returns a file system error without the name of the call.
-func withoutRoot(err error) error {
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
-		return fmt.Errorf("%s: %w", strings.TrimPrefix(pathError.Path, "./"), pathError.Err)
-	}
-	return err
 }

@@ -54,7 +54,7 @@ func (it Item) Shown() json.RawMessage {
 
 // ID returns the id of an item without a key.
 func ID(index int) string {
-	return string(strconv.AppendInt(append(make([]byte, 0, 24), "item_"...), int64(index), 10))
+	return "item_" + strconv.Itoa(index)
 }
 
 // Env is the environment of a selection.

@@ -152,12 +152,6 @@ func (r *reader) parts(each func(i int, quoted []byte) error) error {
 	}
 }
 
-// opens reports whether data begins like an object or array.
-func opens(data []byte) bool {
-	data = bytes.TrimLeft(data, " \t\r\n")
-	return len(data) > 0 && (data[0] == '{' || data[0] == '[')
-}
-
 // readsAsJSON reports whether data is JSON or the beginning of it.
 func readsAsJSON(data []byte) bool {
 	dec := jsontext.NewDecoder(bytes.NewReader(data), anyNames)

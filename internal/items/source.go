@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bmatcuk/doublestar/v4"
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/errgroup"
 
@@ -154,10 +155,10 @@ func withoutPlaceholders(text string) string {
 
 func (e Env) filledGlob(text string) (source, error) {
 	pattern, err := e.fill(text)
-	if err != nil {
-		return source{}, err
+	if err == nil && !doublestar.ValidatePattern(filepath.ToSlash(pattern)) {
+		err = fmt.Errorf("glob %s: invalid pattern: a bracket or brace is not closed, or it ends with a backslash", pattern)
 	}
-	return source{glob: pattern}, checkGlob(pattern)
+	return source{glob: pattern}, err
 }
 
 func (e Env) filledFile(text string) (source, error) {
@@ -303,9 +304,8 @@ func fileSource(name, dir string) (source, error) {
 
 // wrap returns a file system error with the name that the user gave.
 func (s source) wrap(err error) error {
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
-		err = pathError.Err
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
 	}
 	return fmt.Errorf("input file %s: %w", s.name, err)
 }
@@ -431,24 +431,21 @@ func withOutput(ctx context.Context, command string, e Env, use func(io.Reader) 
 
 // failure returns nil when the command succeeded, else an error with the end of what it printed to stderr.
 func failure(exit process.Exit, stderr *process.Capture) error {
-	switch said := strings.TrimSpace(stderr.Tail(2 << 10)); {
-	case exit.Start != nil:
+	if exit.Start != nil {
 		return fmt.Errorf("run the input command: %w", exit.Start)
-	case exit.Code == 0:
+	}
+	if exit.Code == 0 {
 		return nil
-	case exit.Signal != "":
-		return fmt.Errorf("the input command was killed by %s%s", exit.Signal, after(said))
-	default:
-		return fmt.Errorf("the input command failed with exit code %d%s", exit.Code, after(said))
 	}
-}
-
-// after returns stderr as the end of a message, on one line, because the message becomes the reason of a job.
-func after(said string) string {
-	if said == "" {
-		return ""
+	text := fmt.Sprintf("the input command failed with exit code %d", exit.Code)
+	if exit.Signal != "" {
+		text = "the input command was killed by " + exit.Signal
 	}
-	return ": " + strings.Join(strings.FieldsFunc(said, func(c rune) bool { return c == '\n' || c == '\r' }), "; ")
+	// On one line, because the message becomes the reason of a job.
+	if said := strings.TrimSpace(stderr.Tail(2 << 10)); said != "" {
+		text += ": " + strings.Join(strings.FieldsFunc(said, func(c rune) bool { return c == '\n' || c == '\r' }), "; ")
+	}
+	return errors.New(text)
 }
 
 var errNoStdin = errors.New("standard input is not available")

@@ -290,18 +290,13 @@ func (s *Store) Sync() error {
 	return nil
 }
 
-// bufferedReaders are for reading single items: every start of an item and every dead letter needs one for an instant.
-var bufferedReaders = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
-
 // At returns the item with this index.
 func (s *Store) At(index int) (Item, error) {
 	from, err := s.find(index)
 	if err != nil {
 		return Item{}, err
 	}
-	in := bufferedReaders.Get().(*bufio.Reader)
-	defer bufferedReaders.Put(in)
-	in.Reset(io.NewSectionReader(s.file, from.at, math.MaxInt64-from.at))
+	in := bufio.NewReader(io.NewSectionReader(s.file, from.at, math.MaxInt64-from.at))
 	for ; from.index < index; from.index++ {
 		if _, err := jobs.SkipLine(in); err != nil {
 			return Item{}, fmt.Errorf("read item %d: %w", index, err)

@@ -121,20 +121,11 @@ func (p Policy) Explain(n int, previous time.Duration) string {
 	return text
 }
 
-// Worst returns the longest possible delay before each retry, up to the end of the budget. The list has at most 10,000
-// delays.
-func (p Policy) Worst() []time.Duration {
-	var delays []time.Duration
-	for _, s := range p.Spreads() {
-		delays = append(delays, s.To)
-	}
-	return delays
-}
-
 // Spread is the interval that a delay is drawn from. Without jitter both ends are equal.
 type Spread struct{ From, To time.Duration }
 
-// Spreads returns the intervals of the delays of Worst, each computed after the longest delay before it.
+// Spreads returns the interval of the delay before each retry, up to the end of the budget, each computed after the
+// longest delay before it. The list has at most 10,000.
 func (p Policy) Spreads() []Spread {
 	var spreads []Spread
 	var waited time.Duration
@@ -164,18 +155,18 @@ func (p Policy) Tries() int {
 // MaxWait returns how long all waits of p take together at most. With jitter, shorter waits let more of them
 // fit in the budget, so it is the whole budget.
 func (p Policy) MaxWait() time.Duration {
-	worst := p.Worst()
-	if p.Budget > 0 && p.Jitter != NoJitter && len(worst) < p.Attempts-1 {
+	spreads := p.Spreads()
+	if p.Budget > 0 && p.Jitter != NoJitter && len(spreads) < p.Attempts-1 {
 		return p.Budget
 	}
 	var total time.Duration
-	for _, d := range worst {
-		total = duration.Plus(total, d)
+	for _, s := range spreads {
+		total = duration.Plus(total, s.To)
 	}
 	return total
 }
 
-// mostListed bounds the tries that Worst computes.
+// mostListed bounds the tries that Spreads computes.
 const mostListed = 10_001
 
 // limit returns the cap of all delays.

@@ -261,3 +261,13 @@ func TestCheckFindsEveryNegativeNumber(t *testing.T) {
 		}
 	}
 }
+
+// Worst returns the longest possible delay before each retry, up to the end of the budget. The list has at most 10,000
+// delays.
+func (p Policy) Worst() []time.Duration {
+	var delays []time.Duration
+	for _, s := range p.Spreads() {
+		delays = append(delays, s.To)
+	}
+	return delays
+}

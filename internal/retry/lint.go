@@ -40,7 +40,7 @@ func (p Policy) Ineffective(written func(key string) bool) []check.Finding {
 
 // budget finds tries that never run because the budget is too short for their waits.
 func (l *linter) budget() {
-	fit := 1 + len(l.Worst())
+	fit := 1 + len(l.Spreads())
 	if l.Budget <= 0 || fit >= min(l.Attempts, mostListed) {
 		return
 	}

@@ -49,18 +49,15 @@ func Signature(message string) string {
 			out.WriteByte(' ')
 		}
 	}
-	return cut(strings.TrimSpace(out.String()), signatureLength)
-}
-
-// cut shortens text to at most n bytes without splitting a character.
-func cut(text string, n int) string {
-	if len(text) <= n {
+	text := strings.TrimSpace(out.String())
+	if len(text) <= signatureLength {
 		return text
 	}
-	for !utf8.RuneStart(text[n]) {
-		n--
+	end := signatureLength // without splitting a character
+	for !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return text[:n]
+	return text[:end]
 }
 
 // volatileNames are what stands for the groups of volatile, in their order.

@@ -45,9 +45,6 @@ var shorthands = []struct{ name, placeholder string }{
 	{"%", "${worker.id}"},
 }
 
-// item returns the placeholder of the item.
-func (s Shorthand) item() string { return s.named("") }
-
 // named returns the placeholder for the shorthand {name}, or "" if there is none. The name may begin with the number of
 // an element, which counts from 1, or from -1 at the end. A text has one element.
 func (s Shorthand) named(name string) string {
@@ -92,7 +89,7 @@ func (s Shorthand) at(text string) (placeholder string, n int, err error) {
 	name, ok := inBraces(text)
 	switch {
 	case s.Replace != "" && strings.HasPrefix(text, s.Replace):
-		return s.item(), len(s.Replace), nil
+		return s.named(""), len(s.Replace), nil
 	case strings.HasPrefix(text, "${item"):
 		n = expansionLen(text)
 		return text[:n], n, nil
@@ -150,7 +147,7 @@ func (s Shorthand) Text(text string) (string, error) {
 		return strings.ReplaceAll(constant, "$", "$$")
 	})
 	if err == nil && first == "" {
-		text += " " + s.item()
+		text += " " + s.named("")
 	}
 	return text, err
 }
@@ -179,7 +176,7 @@ func (s Shorthand) Words(words []string) (string, error) {
 		script = append(script, cmp.Or(code, "''"))
 	}
 	if !named {
-		script = append(script, s.item())
+		script = append(script, s.named(""))
 	}
 	return strings.Join(script, " "), nil
 }
@@ -238,7 +235,7 @@ func (s Shorthand) Script(text string) (string, error) {
 		return "", fmt.Errorf("script %q is not valid UTF-8", text)
 	}
 	if s.Replace != "" && strings.Contains(text, s.Replace) {
-		return strings.ReplaceAll(text, s.Replace, s.item()), nil
+		return strings.ReplaceAll(text, s.Replace, s.named("")), nil
 	}
 	dialects, _ := Dialects("sh")
 	file, err := Parse(withoutExpansions(text), dialects)
@@ -398,7 +395,7 @@ func (s Shorthand) appended(text string, file *syntax.File) (string, error) {
 		call, isCall := stmt.Cmd.(*syntax.CallExpr)
 		if isCall && len(call.Args) > 0 && len(stmt.Redirs) == 0 && !stmt.Semicolon.IsValid() && !stmt.Background {
 			end := call.End().Offset()
-			return text[:end] + " " + s.item() + text[end:], nil
+			return text[:end] + " " + s.named("") + text[end:], nil
 		}
 	}
 	return "", fmt.Errorf("the script has no placeholder for the item: add %s", cmp.Or(s.Replace, "{}"))

@@ -26,16 +26,12 @@ func IsNameByte(c byte) bool {
 // Quote returns s as one word of shell code: as it is when no shell would act on a character in it, else in
 // single quotes. A NUL byte, which no shell accepts, stays.
 func Quote(s string) string {
-	if s != "" && strings.IndexFunc(s, needsQuotes) < 0 {
+	// What a rune beyond ASCII is depends on the locale: it may be a blank.
+	odd := func(r rune) bool { return r >= 0x80 || !IsNameByte(byte(r)) && !strings.ContainsRune("-./,:@%+", r) }
+	if s != "" && !strings.ContainsFunc(s, odd) {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// needsQuotes reports whether r may mean something to some shell, wherever in a word. What a rune beyond ASCII is
-// depends on the locale: it may be a blank.
-func needsQuotes(r rune) bool {
-	return r >= 0x80 || !IsNameByte(byte(r)) && !strings.ContainsRune("-./,:@%+", r)
 }
 
 // shellWords are builtins and reserved words of POSIX sh, dash, bash, ksh and zsh. A command that begins with one of

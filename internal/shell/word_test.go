@@ -62,7 +62,7 @@ func unquote(word string) (string, bool) {
 				return "", false
 			}
 			text = append(text, word[i])
-		case !open && needsQuotes(rune(c)):
+		case !open && Quote(string(rune(c))) != string(rune(c)):
 			return "", false
 		default:
 			text = append(text, c)

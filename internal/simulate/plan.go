@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
@@ -479,7 +478,7 @@ func checkFields(w *workflow.Workflow, seen items.Fields) ([]workflow.Problem, e
 
 // delays returns the longest possible delay before each retry of p.
 func delays(p *retry.Policy) []Millis {
-	return check.Each(policyOf(p).Worst(), func(d time.Duration) Millis { return Millis(d) })
+	return check.Each(policyOf(p).Spreads(), func(s retry.Spread) Millis { return Millis(s.To) })
 }
 
 // worstWaiting returns the longest total time that one item can wait for retries.

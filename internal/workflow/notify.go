@@ -1,8 +1,10 @@
 package workflow
 
 import (
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"prodigy/internal/check"
@@ -74,7 +76,7 @@ func (v *Receiver) read(r *reader, e entry) bool {
 	if b.emptyList("on") {
 		r.fail(b.at("on"), "on: must list at least one of %s", strings.Join(Moment("").Words(), ", "))
 	}
-	if text := v.Webhook.Value; b.has("webhook") && text != "" && !strings.Contains(text, "$") && !isWebURL(text) {
+	if text := v.Webhook.Value; b.has("webhook") && text != "" && !strings.Contains(text, "$") && !webURL().MatchString(text) {
 		r.fail(b.at("webhook"), "webhook must be a URL starting with https:// or http://") // it is not repeated: it may be a secret
 	}
 	if b.has("sign") && b.has("command") {
@@ -82,6 +84,8 @@ func (v *Receiver) read(r *reader, e entry) bool {
 	}
 	return true
 }
+
+var webURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^https?://.`) })
 
 // checkSigns refuses receivers whose messages are signed by no secret of the workflow.
 func (r *reader) checkSigns() {
@@ -97,9 +101,4 @@ func (r *reader) checkSigns() {
 			r.failAt(n.Pos, "notify: sign: secret %s is not declared; add it under secrets", n.Sign)
 		}
 	}
-}
-
-func isWebURL(text string) bool {
-	_, rest, ok := strings.Cut(text, "://")
-	return ok && rest != "" && (strings.HasPrefix(text, "https:") || strings.HasPrefix(text, "http:"))
 }

@@ -171,7 +171,7 @@ func (r *reader) inputSource(e entry, in *Input) {
 		}
 	}
 	texts := FormatNamed(in.Format).Texts == TextItems
-	switch ofCSV := in.Format == "csv" || in.Format == "" && slices.ContainsFunc(in.File, isCSV); {
+	switch ofCSV := in.Format == "csv" || in.Format == "" && slices.ContainsFunc(in.File, func(file string) bool { return FormatOfFile(file) == "csv" }); {
 	case !b.has("delimiter") || ofCSV:
 	case in.Format != "lines":
 		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv" or a .csv file, and "format: lines"`)
@@ -191,8 +191,6 @@ func (r *reader) inputSource(e entry, in *Input) {
 		r.fail(b.written["format"].key, `"format" is not for a "job": its results are JSON`)
 	}
 }
-
-func isCSV(file string) bool { return FormatOfFile(file) == "csv" }
 
 // checkInputJob reports a text that names no job whose results could be the items.
 func (r *reader) checkInputJob(at *yaml.Node, text string) {

@@ -82,23 +82,15 @@ func (v *Validate) read(r *reader, e entry) bool {
 		v.Commands = r.steps(e)
 	case e.value.Kind != yaml.MappingNode:
 		r.wrongType(e, "a step or a list of steps")
-	case find(e.value, "commands") != nil, r.onlyReads(e, keys):
+	// It may only read a result_file, which the step itself has written.
+	case find(e.value, "commands") != nil, find(e.value, "result_file") != nil && !slices.ContainsFunc(r.entries(e.value),
+		func(written entry) bool { return keys.find(written.name) == nil }):
 		r.block("validate", e, keys)
 	default:
 		s, _ := r.step(e, slices.DeleteFunc(keys, func(k key) bool { return check.Among("commands timeout", k.name) }))
 		v.Commands = []Step{s}
 	}
 	return true
-}
-
-// onlyReads reports whether a validation only reads a result_file, which the step itself has written.
-func (r *reader) onlyReads(e entry, keys keySet) bool {
-	for _, written := range r.entries(e.value) {
-		if keys.find(written.name) == nil {
-			return false
-		}
-	}
-	return find(e.value, "result_file") != nil
 }
 
 // onIncomplete reads the steps as those of a failure handler. retry_defaults apply to them.
