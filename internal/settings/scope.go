@@ -107,15 +107,3 @@ func (s scope) environment() template.Value {
 	}
 	return template.Value{}.With(fields)
 }
-
-// withInherited is a scope in which inherited variables are also available without env.
-type withInherited struct{ scope }
-
-// Resolve implements template.Resolver.
-func (s withInherited) Resolve(root string) (template.Value, bool) {
-	if value, ok := s.scope.Resolve(root); ok {
-		return value, true
-	}
-	value, ok := s.inherited[root]
-	return template.Text(value), ok
-}

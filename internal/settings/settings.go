@@ -160,7 +160,10 @@ func (s Settings) Fill(text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	filled, err := p.Bind(withInherited{s.known})
+	known := s.known
+	known.values = maps.Clone(known.inherited)
+	maps.Copy(known.values, s.known.values)
+	filled, err := p.Bind(known)
 	if err != nil && s.purpose != ToRun {
 		err = fmt.Errorf("%w: %w", items.ErrLater, err)
 	}

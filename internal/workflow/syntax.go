@@ -140,13 +140,12 @@ type inspector struct {
 	r       *reader
 	open    map[*yaml.Node]bool // aliases on the way from the root to here
 	aliased int                 // nodes reached through aliases
-	seen    map[*yaml.Node]bool // tagged nodes that were told
 }
 
 // inspect reports recursive aliases, aliases that expand to too many nodes, and unknown tags. It returns
 // false if the document must not be traversed.
 func (r *reader) inspect(root *yaml.Node) bool {
-	i := &inspector{r: r, open: map[*yaml.Node]bool{}, seen: map[*yaml.Node]bool{}}
+	i := &inspector{r: r, open: map[*yaml.Node]bool{}}
 	return i.node(root)
 }
 
@@ -170,20 +169,14 @@ func (i *inspector) node(n *yaml.Node) bool {
 		}
 		return ok
 	}
-	i.tag(n)
+	known := []string{"", "!", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq"}
+	if n.Style&yaml.TaggedStyle != 0 && !slices.Contains(known, n.Tag) {
+		i.r.fail(n, "unknown tag %q", n.Tag)
+	}
 	for _, child := range n.Content {
 		if !i.node(child) {
 			return false
 		}
 	}
 	return true
-}
-
-func (i *inspector) tag(n *yaml.Node) {
-	known := []string{"", "!", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq"}
-	if n.Style&yaml.TaggedStyle == 0 || slices.Contains(known, n.Tag) || i.seen[n] {
-		return
-	}
-	i.seen[n] = true
-	i.r.fail(n, "unknown tag %q", n.Tag)
 }
