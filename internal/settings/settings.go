@@ -161,7 +161,8 @@ func (s Settings) Fill(text string) (string, error) {
 		return "", err
 	}
 	known := s.known
-	known.values = maps.Clone(known.inherited)
+	known.values = map[string]string{}
+	maps.Copy(known.values, known.inherited)
 	maps.Copy(known.values, s.known.values)
 	filled, err := p.Bind(known)
 	if err != nil && s.purpose != ToRun {
