@@ -35,7 +35,6 @@ type logsOptions struct {
 // newLogsCommand returns the command that prints the kept output of steps.
 func newLogsCommand(con *console) *cobra.Command {
 	var o logsOptions
-	var latest bool
 	cmd := &cobra.Command{
 		Use:   "logs [job] [item]",
 		Short: "Print the output of steps",
@@ -53,12 +52,6 @@ print it unchanged.
 
 The workflow key outputs sets how much is kept.`,
 		Example: "  prodigy logs -f\n  prodigy logs latest item_17 --stderr\n  prodigy logs --failed --step build",
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if latest && cmd.Flags().Changed("job-id") {
-				return usagef("job given twice: --latest, and --job-id %s", jobByFlags(cmd).id)
-			}
-			return nil
-		},
 	}
 	onJobOrItem(con, cmd, func(ctx context.Context, con *console, job jobs.Job, itemID string) error {
 		o.query.ItemID = itemID
@@ -69,7 +62,7 @@ The workflow key outputs sets how much is kept.`,
 	})
 	addFormat(cmd, &o.format, term.JSON, term.JSONL)
 	f := cmd.Flags()
-	f.BoolVar(&latest, "latest", false, "the latest job, which is the default")
+	f.Bool("latest", false, "the latest job, which is the default")
 	f.BoolVar(&o.follow, "tail", false, "same as --follow")
 	f.StringVar(&o.query.Step, "step", "", "only this step and its hooks (id, name, or position such as shell_0)")
 	f.Var(positive(&o.query.Attempt), "attempt", "only this attempt number")

@@ -37,7 +37,7 @@ keys of --json are stable; durations without a limit are omitted. With --fleet, 
 workers could run the items now.`,
 		Example:           "  prodigy plan workflow.yml",
 		Args:              exactly("workflow"),
-		ValidArgsFunction: completeWorkflow,
+		ValidArgsFunction: completeWorkflows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
 			if err := o.fleet.brokerOptions.find(); err != nil {

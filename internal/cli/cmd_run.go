@@ -60,7 +60,7 @@ Exit codes:
   prodigy run workflow.yml --max-parallel 4 --json > outcome.json
   prodigy run convert.yml upload.yml`,
 		Args:              atLeastOne("workflow"),
-		ValidArgsFunction: completeWorkflow,
+		ValidArgsFunction: completeWorkflows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.fleet.find(cmd); err != nil {
 				return err

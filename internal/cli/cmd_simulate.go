@@ -82,7 +82,7 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
   prodigy simulate workflow.yml --failure-rate 0.3 --max-parallel 64 --at 22:00 --json
   prodigy simulate workflow.yml --like latest --max-cost 20`,
 		Args:              exactly("workflow"),
-		ValidArgsFunction: completeWorkflow,
+		ValidArgsFunction: completeWorkflows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
 			return runSimulate(cmd.Context(), con, o)

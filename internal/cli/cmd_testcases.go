@@ -53,7 +53,7 @@ Exit codes: 0 all cases passed, 1 a case failed, 2 a file is invalid, or there a
 		Example: `  prodigy test
   prodigy test night.yml --run outage
   prodigy test workflows --output junit > report.xml`,
-		ValidArgsFunction: completeWorkflow,
+		ValidArgsFunction: completeWorkflows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runTest(cmd.Context(), con, o, args)
 		},

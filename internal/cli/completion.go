@@ -49,21 +49,7 @@ func completeJobs(cmd *cobra.Command, _ []string, word string) ([]string, cobra.
 	return beginning(word, offered), noMore | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeSince completes to latest, none or a job id.
-func completeSince(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	offered, directive := completeJobs(cmd, args, word)
-	return append(beginning(word, []string{"none"}), offered...), directive
-}
-
-// completeWorkflow completes the first argument to a YAML file.
-func completeWorkflow(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, noMore
-	}
-	return completeWorkflows(cmd, args, word)
-}
-
-// completeWorkflows completes every argument to a YAML file.
+// completeWorkflows completes to YAML files.
 func completeWorkflows(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return []string{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
 }

@@ -221,7 +221,7 @@ func (o *sinceOptions) add(cmd *cobra.Command) {
 		reuse.OnlyChoices()...)
 	f.BoolVar(&o.CheckOutputs, "check-outputs", false,
 		"with --since, also rerun items whose output files (produces) were modified or deleted")
-	_ = cmd.RegisterFlagCompletionFunc("since", completeSince)
+	_ = cmd.RegisterFlagCompletionFunc("since", completeJobs)
 }
 
 // metricsOptions are the flags about metrics for Prometheus.

@@ -118,28 +118,22 @@ func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, repla
 		options.Params = slices.DeleteFunc(options.Params,
 			func(a workflow.Argument) bool { return !declared(w, a.Name) })
 	}
+	options.Set = map[string]string{}
 	for _, text := range set {
 		name, written, ok := strings.Cut(text, "=")
 		if !ok {
 			return settings.Settings{}, usagef("--set %s: must be NAME=VALUE", text)
 		}
-		if !declared(w, name) {
-			if options.Set == nil {
-				options.Set = map[string]string{}
-			}
+		i := slices.IndexFunc(w.Parameters, func(p workflow.Parameter) bool { return p.Name == name })
+		if i < 0 {
 			options.Set[name] = written
 			continue
 		}
-		p, err := workflow.ParameterNamed(w.Parameters, name)
+		value, err := w.Parameters[i].FromText(written)
 		if err != nil {
 			return settings.Settings{}, refusef("--set: %w", err)
 		}
-		value, err := p.FromText(written)
-		if err != nil {
-			return settings.Settings{}, refusef("--set: %w", err)
-		}
-		options.Params = append(slices.DeleteFunc(options.Params,
-			func(a workflow.Argument) bool { return a.Name == name }), workflow.Argument{Name: name, Value: value})
+		options.Params = append(options.Params, workflow.Argument{Name: name, Value: value}) // the last one counts
 	}
 	found, err := resolve(ctx, w, options)
 	if len(options.Set) > 0 && err != nil {

@@ -60,28 +60,19 @@ type outcome struct {
 	// Spent is what AI agents used. It is absent if there were none.
 	Spent limit.Total `json:"spent,omitzero"`
 
-	// These are there with workspaces only. Into is the branch that was fast-forwarded to Head.
-	Base     string `json:"base,omitempty"`
-	Head     string `json:"head,omitempty"`
-	Branch   string `json:"branch,omitempty"`
-	Into     string `json:"into,omitempty"`
-	Merged   int    `json:"merged,omitempty"`
-	Unmerged int    `json:"merging,omitempty"`
+	// MergeResult is there with workspaces only.
+	*mapreduce.MergeResult
 }
 
 // outcome returns what --json prints, with the exit code that the command is about to return.
 func (e finishedRun) outcome(code int) outcome {
-	o := outcome{
+	return outcome{
 		JobID: e.Job.ID, State: e.State, StateText: e.summary().StateShown(),
 		ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code,
 		Reason: e.Reason, DurationMS: events.Millis(e.Duration),
 		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
-		Spent: e.Spent,
+		Spent: e.Spent, MergeResult: e.Merge,
 	}
-	if m := e.Merge; m != nil {
-		o.Base, o.Head, o.Branch, o.Into, o.Merged, o.Unmerged = m.Base, m.Head, m.Branch, m.Into, m.Merged, m.Merging
-	}
-	return o
 }
 
 // conclude prints how the job ended and returns the exit code as an error.

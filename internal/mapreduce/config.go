@@ -280,12 +280,13 @@ type Result struct {
 
 // MergeResult is what became of the work of a job with workspaces.
 type MergeResult struct {
-	Base, Head string
-	Branch     string // that has the result; empty if nothing was merged, or it could not be moved
-	Hidden     string // the ref that always has it
-	Into       string // the branch that was fast-forwarded to it
-	Merged     int    // items whose work is in the result
-	Merging    int    // items whose work waits to be merged
+	Base    string `json:"base,omitempty"`
+	Head    string `json:"head,omitempty"`
+	Branch  string `json:"branch,omitempty"`  // that has the result; empty if nothing was merged, or it could not be moved
+	Hidden  string `json:"-"`                 // the ref that always has it
+	Into    string `json:"into,omitempty"`    // the branch that was fast-forwarded to it
+	Merged  int    `json:"merged,omitempty"`  // items whose work is in the result
+	Merging int    `json:"merging,omitempty"` // items whose work waits to be merged
 }
 
 // maxCost returns what the command line says that agents may cost, or nil.
