@@ -31,8 +31,6 @@ type console struct {
 	// raw gets what commands print to stderr, which is masked already. On a terminal it is a writer of its own, since other
 	// goroutines write to it.
 	raw io.Writer
-	// plain is set if err is not a terminal.
-	plain bool
 	// noColor is set by the flag --no-color or the variable NO_COLOR.
 	noColor bool
 	// live is set if err is a terminal on which lines can be redrawn.
@@ -76,13 +74,11 @@ func (c *console) close() {
 // newConsole returns a console for the terminal and the environment.
 func newConsole(out, err *os.File, getenv func(string) string) *console {
 	able := getenv("TERM") != "dumb"
-	terminal := term.Is(err) && able
 	c := &console{
 		out:     out,
 		err:     term.NewSafeWriter(err),
-		plain:   !terminal,
 		noColor: getenv("NO_COLOR") != "",
-		live:    terminal,
+		live:    able && term.Is(err),
 		size: func() (int, int) {
 			w, h := term.Size(err)
 			return cmp.Or(w, 80), cmp.Or(h, 24)
@@ -160,7 +156,7 @@ func (c *console) next(commands ...string) {
 }
 
 // colours reports whether output on err is coloured.
-func (c *console) colours() bool { return !c.plain && !c.noColor }
+func (c *console) colours() bool { return c.live && !c.noColor }
 
 // writeOut calls write with a file, written as by writeWhole, or with stdout if file is "-".
 func writeOut(con *console, file string, write func(io.Writer) error) error {

@@ -301,20 +301,15 @@ func lastFleet(place jobs.Job, meta jobs.Meta) []string {
 	return append(flags, "--fleet", broker)
 }
 
-// check refuses what a fleet cannot do, or this machine without one, before anything runs. What this machine may lack
-// it only warns of.
+// check refuses, before anything runs, what a fleet cannot do, and without one items that require another system. It
+// warns of labels that only a worker could have.
 func (o fleetOptions) check(con *console, w *workflow.Workflow, quiet bool) error {
-	if !o.wanted() {
-		return o.checkHere(con, w, quiet)
+	if o.wanted() {
+		if w.Mode == workflow.Standard {
+			return refusef("--fleet needs a map (mode: mapreduce); run this workflow without --fleet")
+		}
+		return nil
 	}
-	if w.Mode == workflow.Standard {
-		return refusef("--fleet needs a map (mode: mapreduce); run this workflow without --fleet")
-	}
-	return nil
-}
-
-// checkHere refuses items that require another system, and warns of labels that only a worker could have.
-func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) error {
 	here := runtime.GOOS + "/" + runtime.GOARCH
 	var unknown []string
 	for _, label := range o.labels(w) {

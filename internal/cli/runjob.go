@@ -188,10 +188,7 @@ func (o jobOptions) afterError(con *console, end finishedRun, err error) error {
 		return err
 	}
 	code := exitCode(err)
-	if printErr := o.printOutcome(con, end, code); printErr != nil {
-		return printErr
-	}
-	return status(code)
+	return cmp.Or(o.printOutcome(con, end, code), status(code))
 }
 
 // outside has the outside told what c records, and changes c for that.
