@@ -102,7 +102,8 @@ func newAgentsListCommand(con *console) *cobra.Command {
 // changed.
 func newAgentsShowCommand(con *console) *cobra.Command {
 	return &cobra.Command{
-		Use: "show <agent>", Short: "Print an agent preset as YAML", Args: exactly("agent"), ValidArgsFunction: offering(presetNames),
+		Use: "show <agent>", Short: "Print an agent preset as YAML", Args: exactly("agent"),
+		ValidArgsFunction: offering(presetNames),
 		RunE: func(_ *cobra.Command, args []string) error {
 			list, err := presets(args...)
 			if err != nil {
@@ -269,7 +270,8 @@ func printVerdicts(l term.Lines, all []ai.Judgement) {
 		says, _, _ := strings.Cut(v.Text, "\n")
 		l.Print(term.Visible(fmt.Sprintf("%s: %s, %s: %s", v.File, v.Outcome, rule, cmp.Or(v.Message, says))))
 		if v.ResetAt != nil {
-			l.Printf("  resets at %s (from a %s) %s", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy, term.Visible(v.Scope))
+			l.Printf("  resets at %s (from a %s) %s", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy,
+				term.Visible(v.Scope))
 		}
 		if v.Wrong() {
 			l.Printf("  wanted: %v", v.Want)

@@ -45,7 +45,9 @@ with 3 if an item fails that succeeded before.`,
 		Example:           "  prodigy diff mapreduce-20261120-1615\n  prodigy diff mapreduce-20261120-1615 latest --output markdown",
 		Args:              afterJob("before"),
 		ValidArgsFunction: completeJobs,
-		RunE:              func(_ *cobra.Command, args []string) error { return o.run(con, append(args, "latest")[:2]) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			return o.run(con, append(args, "latest")[:2])
+		},
 	}
 	addFormat(cmd, &o.format, term.JSON, asMarkdown)
 	formerly(cmd, map[string]string{"all": "full"})

@@ -176,7 +176,9 @@ func (o dlqRetryOptions) announce(con *console, job jobs.Job, c *dlq.Choice) err
 	}
 	kept := len(c.Named) - len(c.Chosen)
 	if o.format == term.JSON {
-		return term.PrintJSON(con.out, map[string]any{"would_run": append([]string{}, c.Chosen...), "not_eligible": kept})
+		return term.PrintJSON(con.out, map[string]any{
+			"would_run": append([]string{}, c.Chosen...), "not_eligible": kept,
+		})
 	}
 	if o.canary > 0 && o.canary < len(c.Chosen) {
 		_, _ = fmt.Fprintf(out, "the first %d, and the rest only if they succeed\n", o.canary)

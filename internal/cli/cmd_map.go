@@ -110,7 +110,8 @@ stderr.`,
 	}
 	f.VarP(value[string]{&in.Split, "regexp", split, asText}, "colsep", "C",
 		"split items into {1}, {2}, ... at this regular expression")
-	f.VarP(repeatedIf((*[]string)(&in.File), "stringArray", notEmpty), "arg-file", "a", "read items from this file, one per line (repeatable)")
+	f.VarP(repeatedIf((*[]string)(&in.File), "stringArray", notEmpty), "arg-file", "a",
+		"read items from this file, one per line (repeatable)")
 	f.Var(repeatedIf((*[]string)(&in.Glob), "stringArray", notEmpty), "glob",
 		"use matching file names as items, such as 'src/**/*.go' (repeatable)")
 	f.Var(namedFlag(&o.json, isEmpty), "json-file", "read items from this file of JSON, JSONL or CSV: its elements or rows, or what a "+

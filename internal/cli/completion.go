@@ -43,7 +43,8 @@ func completeJobs(cmd *cobra.Command, _ []string, word string) ([]string, cobra.
 	for _, j := range list {
 		if strings.HasPrefix(j.ID, word) {
 			meta, _ := j.ReadMeta()
-			offered = append(offered, strings.TrimSuffix(cobra.CompletionWithDesc(j.ID, term.Visible(meta.Workflow)), "\t"))
+			one := cobra.CompletionWithDesc(j.ID, term.Visible(meta.Workflow))
+			offered = append(offered, strings.TrimSuffix(one, "\t"))
 		}
 	}
 	return beginning(word, offered), noMore | cobra.ShellCompDirectiveKeepOrder

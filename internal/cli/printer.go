@@ -262,7 +262,8 @@ func (p *printer) print(r events.Record) {
 		}
 	case events.StepFailed: // the summary has the step that ended its phase
 		if e.ItemID == "" && e.Action != string(retry.Stop) {
-			p.say(r, fmt.Sprintf("step %s failed: %s; action %s", e.Step, view.CauseText(e.ErrorType, e.Error), e.Action))
+			p.say(r, fmt.Sprintf("step %s failed: %s; action %s", e.Step, view.CauseText(e.ErrorType, e.Error),
+				e.Action))
 		}
 	case events.AgentFailed:
 		p.agentFailed(e)
