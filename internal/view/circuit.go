@@ -5,7 +5,6 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
-	"prodigy/internal/retry"
 )
 
 // BreakerState is the state of a circuit breaker.
@@ -35,17 +34,8 @@ type Breaker struct {
 	// How many failures in a row have opened it. It is kept while the breaker is half-open.
 	Failures int `json:"-"`
 
-	// The last of these failures, as far as the log had it by then.
-	Cause Cause `json:"-"`
-
 	// How often it has opened.
 	Opened int `json:"-"`
-}
-
-// Cause is a failure that a circuit breaker counted. The zero Cause is one that is not known.
-type Cause struct {
-	Type  retry.Type
-	Error string
 }
 
 // circuit are the breakers of a job that have ever opened.
@@ -54,9 +44,6 @@ type circuit struct {
 
 	// When each was not closed.
 	periods periods
-
-	// The last failure of each scope. It is the cause if the breaker opens next.
-	newest map[string]Cause
 }
 
 // circuitID names a breaker.
@@ -64,19 +51,6 @@ type circuitID struct{ scope, key string }
 
 // keysShown bounds the keys whose open breakers are known here.
 const keysShown = 1 << 16
-
-// failed notes a failure that the breaker with a scope counts, if there is one. The breaker of a step may
-// open just before the log has the failure.
-func (c *circuit) failed(scope string, t retry.Type, message string) {
-	if scope == "" || t == retry.TypeCircuitOpen {
-		return
-	}
-	cause := Cause{t, message}
-	c.newest[scope] = cause
-	if b := c.breakers[circuitID{scope, ""}]; b != nil && b.State == Open && b.Cause == (Cause{}) {
-		b.Cause = cause
-	}
-}
 
 var breakerStates = map[limit.BreakerState]BreakerState{
 	limit.Closed: Closed, limit.Open: Open,
@@ -104,7 +78,7 @@ func (c *circuit) change(r events.Record, scope string, t limit.Transition) {
 		c.periods.begin(name, r)
 	}
 	if s == Open {
-		b.Failures, b.Cause = t.ConsecutiveFailures, c.newest[scope]
+		b.Failures = t.ConsecutiveFailures
 		b.Opened++
 	}
 }

@@ -70,7 +70,6 @@ func (j *Job) Apply(r events.Record) {
 		j.StepNow, j.Printed = "", ""
 		j.steps.completed(r.Time, e)
 	case events.StepFailed:
-		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 		if e.ItemID == "" {
 			j.steps.failed(r.Time, j.Phase, e)
 		}
@@ -82,7 +81,6 @@ func (j *Job) Apply(r events.Record) {
 		if e.ItemID == "" {
 			j.steps.retrying(e)
 		}
-		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 		j.at(e.ItemID, e.Step, due)
 	case events.ConcurrencyChanged:
 		j.Limit = &e
@@ -244,17 +242,13 @@ func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 	}
 }
 
-// failed takes a failed attempt. Its breakers count it, unless it says nothing of what they protect.
+// failed takes a failed attempt.
 func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	delete(j.merging, e.ItemIndex)
 	if e.ErrorType == retry.TypeMergeConflict {
 		j.Merges.Collisions.add(Collision{
 			Time: now, ItemID: e.ItemID, Index: e.ItemIndex, Attempt: e.Attempt, Conflicts: e.Conflicts,
 		})
-	}
-	if !e.Rejected() && !e.ErrorType.AfterAttempt() {
-		j.circuit.failed(events.WorkflowScope, e.ErrorType, e.Error)
-		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 	}
 	if e.Action.RunsAgain() {
 		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})

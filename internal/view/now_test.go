@@ -8,10 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
-	"prodigy/internal/retry"
 )
 
 var began = time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
@@ -76,28 +74,9 @@ func TestTheLastLineOfARunningCommandIsKnown(t *testing.T) {
 	}
 }
 
-// A breaker says which failure opened it, also when the log has that only afterwards.
-func TestABreakerHasItsCause(t *testing.T) {
+// The breaker of a step holds the items whose next try waits.
+func TestABreakerOfAStepHoldsItems(t *testing.T) {
 	j := New()
-	cause := func() Cause { return j.Breakers()[0].Cause }
-	for _, e := range []events.Event{
-		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
-		events.AgentFailed{
-			AttemptID: events.AttemptID{ItemID: "a", AgentID: "x"},
-			Action:    errorpolicy.DLQ, ErrorType: "network", Error: "refused",
-		},
-		events.CircuitOpen{Scope: events.WorkflowScope, ConsecutiveFailures: 1, Until: began.Add(time.Minute)},
-		events.AgentFailed{
-			AttemptID: events.AttemptID{ItemID: "b", ItemIndex: 1},
-			Action:    errorpolicy.DLQ, ErrorType: retry.TypeCircuitOpen, Error: "refused: the circuit breaker is open",
-		},
-	} {
-		j.Apply(events.Record{Time: began, Event: e})
-	}
-	if got, want := cause(), (Cause{"network", "refused"}); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	j = New()
 	for _, e := range []events.Event{
 		events.AgentStarted{AttemptID: events.AttemptID{ItemID: "a"}},
 		events.CircuitOpen{Scope: "call", ConsecutiveFailures: 1, Until: began.Add(time.Minute)},
@@ -106,9 +85,6 @@ func TestABreakerHasItsCause(t *testing.T) {
 		events.StepRetrying{ItemID: "a", Step: "call", ErrorType: "network", Error: "refused again", DelayMS: events.Millis(time.Second)},
 	} {
 		j.Apply(events.Record{Time: began, Event: e})
-	}
-	if got, want := cause(), (Cause{"network", "refused"}); got != want {
-		t.Errorf("got %v, want %v", got, want)
 	}
 	if n := j.Held(j.Breakers()[0], began); n != 1 {
 		t.Errorf("got %d items that wait, want 1", n)

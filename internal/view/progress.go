@@ -409,17 +409,10 @@ func (g Progress) Meanwhile(j *Job, b Breaker, now time.Time) string {
 
 // Opened returns why a breaker is open, as far as that is known.
 func Opened(b Breaker) string {
-	if b.State != Open {
+	if b.State != Open || b.Failures == 0 {
 		return ""
 	}
-	last := CauseText(b.Cause.Type, b.Cause.Error)
-	switch {
-	case b.Failures > 1:
-		return fmt.Sprintf("%d consecutive failures%s", b.Failures, term.Prefixed(", the last ", last))
-	case b.Failures == 1:
-		return "a failure" + term.Prefixed(", ", last)
-	}
-	return last
+	return check.Counted(b.Failures, "consecutive failure")
 }
 
 // RunningLines returns at most so many lines about the agents that run, those that have been running longest first. If

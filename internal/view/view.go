@@ -278,7 +278,7 @@ func New() *Job {
 		merging: map[int]queued{},
 		printed: map[string]printedLine{}, held: map[string]events.Record{},
 		waiting: map[int]waitingItem{},
-		circuit: circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}},
+		circuit: circuit{breakers: map[circuitID]*Breaker{}},
 	}
 }
 
