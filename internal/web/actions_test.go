@@ -174,7 +174,7 @@ func TestJobsOfOthersAreOnlyShown(t *testing.T) {
 
 func TestThePageShowsWhatWasStarted(t *testing.T) {
 	s := newSite(t)
-	for i := range startedKept + 5 {
+	for i := range 25 {
 		f, err := CreateStarted(s.job, "prodigy resume "+evil, began.Add(time.Duration(i)*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
@@ -188,9 +188,6 @@ func TestThePageShowsWhatWasStarted(t *testing.T) {
 		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if paths := startedFiles(s.job); len(paths) != startedKept {
-		t.Errorf("%d files are kept, want %d", len(paths), startedKept)
 	}
 	list := startedIn(s.job)
 	if len(list) != startedShown || list[0].Outcome != "exit code 3" || list[1].Outcome != "" || !list[0].Time.After(list[1].Time) {

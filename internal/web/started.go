@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	startedKept  = 20 // files of commands that were started from a page
-	startedShown = 3
+	startedShown = 3 // commands, the newest
 	startedTime  = "20060102-150405.000000000"
 	startedExt   = ".log"
 )
@@ -25,17 +24,10 @@ const (
 // that prodigy does not print.
 const endMark = "\x1e"
 
-// CreateStarted makes the file for the output of a command that is started for a job now, and drops those of the
-// oldest.
+// CreateStarted makes the file for the output of a command that is started for a job now.
 func CreateStarted(place jobs.Job, command string, now time.Time) (*os.File, error) {
 	if err := os.MkdirAll(place.StartedDir(), 0o700); err != nil {
 		return nil, err
-	}
-	paths := startedFiles(place)
-	for _, path := range paths[:max(len(paths)-startedKept+1, 0)] {
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
 	}
 	path := filepath.Join(place.StartedDir(), now.UTC().Format(startedTime)+startedExt)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -54,17 +46,6 @@ func EndStarted(f io.Writer, outcome string) error {
 	return err
 }
 
-// startedFiles returns the paths of these files, the oldest first.
-func startedFiles(place jobs.Job) (paths []string) {
-	entries, _ := os.ReadDir(place.StartedDir()) // what cannot be read is left out
-	for _, e := range entries {
-		if filepath.Ext(e.Name()) == startedExt {
-			paths = append(paths, filepath.Join(place.StartedDir(), e.Name()))
-		}
-	}
-	return paths
-}
-
 // started is a command that was started from a page.
 type started struct {
 	// The name of the file without its extension, which is an id on the page.
@@ -80,19 +61,17 @@ type started struct {
 	Text []byte
 }
 
-// Open reports whether the page shows at once what the command printed: the answer of one that has ended, if it is
-// short.
-func (s started) Open() bool {
-	return s.Outcome != "" && len(s.Text) < 400 && bytes.Count(s.Text, []byte("\n")) <= 3
-}
-
 // startedIn returns the newest commands that were started for a job, the newest first. What cannot be read is left out.
 func startedIn(place jobs.Job) []started {
 	var list []started
-	for _, path := range slices.Backward(startedFiles(place)) {
-		name := strings.TrimSuffix(filepath.Base(path), startedExt)
+	entries, _ := os.ReadDir(place.StartedDir())
+	for _, e := range slices.Backward(entries) {
+		name, is := strings.CutSuffix(e.Name(), startedExt)
+		if !is {
+			continue
+		}
 		at, wrong := time.Parse(startedTime, name)
-		text, err := os.ReadFile(path)
+		text, err := os.ReadFile(filepath.Join(place.StartedDir(), e.Name()))
 		if err != nil || wrong != nil {
 			continue
 		}
