@@ -125,9 +125,6 @@ type exporter struct {
 	// When it ends, nothing is sent any more.
 	sending context.Context
 
-	// When what was lost was counted last, which is done once in a second.
-	said time.Time
-
 	mu sync.Mutex
 
 	// The time of the last record, for the metrics of a job that is not being run. Guarded by mu.
@@ -244,6 +241,8 @@ func newExporter(ctx context.Context, o Options, meta jobs.Meta) (*exporter, err
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
 		return nil, err
 	}
+	x.counts.exports(x.report)
+	o.Metrics.exports(x.report)
 	type opener func(context.Context, Environ, *resource.Resource) error
 	for _, open := range []opener{x.openTraces, x.openMetrics, x.openLogs} {
 		if err := open(ctx, env, res); err != nil {
@@ -347,21 +346,10 @@ func (x *exporter) apply(ctx context.Context, r events.Record) {
 	if n, _ := x.logs.get(); x.logging != nil && n.Made-n.Sent-n.Lost >= logsAtOnce {
 		_ = x.logging.ForceFlush(ctx) // the gate knows of the error
 	}
-	if now := time.Now(); now.Sub(x.said) >= time.Second {
-		x.said = now
-		x.countLost()
-	}
-}
-
-// countLost has the metrics count what did not reach the collector.
-func (x *exporter) countLost() {
-	x.counts.drop(x.report())
-	x.o.Metrics.drop(x.report())
 }
 
 // close sends what is left.
 func (x *exporter) close(ctx context.Context) {
-	x.countLost()
 	var all sync.WaitGroup // the gates know of their errors
 	if x.traces != nil {
 		all.Go(func() { _ = x.traces.Shutdown(ctx) })
@@ -373,7 +361,6 @@ func (x *exporter) close(ctx context.Context) {
 		all.Go(func() { _ = x.metering.Shutdown(ctx) })
 	}
 	all.Wait()
-	x.o.Metrics.drop(x.report())
 }
 
 // report returns what was exported until now. Metrics are not in it: those that come later say the same and more.

@@ -109,8 +109,8 @@ type Metrics struct {
 	// How long items have waited for a turn of the rate. The log does not have it.
 	waited time.Duration
 
-	// How much was not exported, by signal. It is nil if nothing is exported.
-	dropped map[string]int
+	// Returns how much was exported until now. It is nil if nothing is exported.
+	report func() Report
 }
 
 // begun is a step that has begun.
@@ -152,14 +152,14 @@ func (m *Metrics) Waited(d time.Duration) {
 	m.waited += d
 }
 
-// drop notes how much was not exported until now.
-func (m *Metrics) drop(r Report) {
+// exports says how much was not exported until now.
+func (m *Metrics) exports(report func() Report) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.dropped = map[string]int{"logs": r.Logs.Lost, "traces": r.Spans.Lost}
+	m.report = report
 }
 
 // Step notes that an attempt begins a step.
@@ -262,9 +262,10 @@ func (m *Metrics) families(now time.Time) []family {
 	if m.view.Spent.Agents > 0 {
 		m.ofAgents(&f)
 	}
-	if m.dropped != nil {
+	if m.report != nil {
+		r := m.report()
 		f.add("prodigy_otel_dropped_total", "Items of telemetry that could not be exported to OpenTelemetry, by signal.",
-			by(&f, "signal", m.dropped)...)
+			by(&f, "signal", map[string]int{"logs": r.Logs.Lost, "traces": r.Spans.Lost})...)
 	}
 	return f.list
 }

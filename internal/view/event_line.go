@@ -192,19 +192,10 @@ func (f eventField) words() string {
 	if text == "" {
 		return ""
 	}
-	if t, ok := momentIn(text); ok {
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		text = t.Local().Format("15:04:05.000")
 	}
 	return " " + f.name + "=" + inQuotes(text)
-}
-
-// momentIn parses a time and reports whether text is one.
-func momentIn(text string) (time.Time, bool) {
-	if len(text) < len("2006-01-02T15:04:05Z") || text[len("2006-01-02")] != 'T' {
-		return time.Time{}, false // cheaper than to parse it
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	return t, err == nil
 }
 
 // metrics returns the counts that are not zero.
