@@ -44,8 +44,8 @@ var allowed = map[string][]string{
 		"golang.org/x/sync",
 	},
 	"internal/reuse": {
-		"agent", "check", "errorpolicy", "events", "filter", "items", "job", "jobs", "process", "settings", "workflow",
-		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json",
+		"agent", "check", "errorpolicy", "events", "filter", "items", "job", "jobs", "process", "rawjson", "settings", "workflow",
+		"github.com/bmatcuk/doublestar/v4",
 	},
 	"internal/job": {
 		"agent", "check", "dlq", "errorpolicy", "events", "items", "jobs", "limit", "limits", "mask", "outputs", "process", "retry", "workflow",

@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"prodigy/internal/check"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
@@ -161,28 +160,31 @@ func (in *Input) Close() error { return errors.Join(in.rows.Close(), in.store.Cl
 // Results calls emit with each result that is taken, in the order of the items, and the id of its item. A
 // result is an object with what does not change when the same item is run again with the same outcome: with
 // status, exit_code, output, captured and item, and with item_id if the items have keys. Secrets that the job
-// has masked are masked. The result is only valid during the call.
+// has masked are masked.
 func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 	if _, err := in.rows.Seek(0, io.SeekStart); err != nil {
 		return job.Unusable(in.Job, err)
 	}
 	cursor, lines := in.store.Cursor(), bufio.NewReaderSize(in.rows, 64<<10)
-	var b []byte
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && len(line) == 0 {
 			return nil
 		}
-		var r struct {
-			ItemID   string          `json:"item_id"`
-			Index    int             `json:"index"`
+		var r struct { // as the file has it, and as it is taken: with the item, and without its index
+			ItemID   string          `json:"item_id,omitempty"`
+			Index    *int            `json:"index,omitempty"`
 			Status   string          `json:"status"`
-			Output   json.RawMessage `json:"output"`
 			ExitCode json.RawMessage `json:"exit_code"`
-			Captured json.RawMessage `json:"captured"`
+			Output   json.RawMessage `json:"output"`
+			Captured json.RawMessage `json:"captured,omitempty"`
+			Item     json.RawMessage `json:"item"`
 		}
 		if err == nil {
 			err = json.Unmarshal(line, &r)
+		}
+		if err == nil && r.Index == nil {
+			err = errors.New("a result has no index")
 		}
 		if err != nil {
 			return job.Unusable(in.Job, fmt.Errorf("%s: %w", in.Job.ResultsFile(), err))
@@ -190,11 +192,11 @@ func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 		if !in.Select().Takes(r.Status) {
 			continue
 		}
-		for cursor.Index() < r.Index && cursor.More() && err == nil {
+		for cursor.Index() < *r.Index && cursor.More() && err == nil {
 			err = cursor.Skip()
 		}
 		if err == nil && !cursor.More() {
-			err = fmt.Errorf("%s: item %d is missing", in.Job.ItemsFile(), r.Index)
+			err = fmt.Errorf("%s: item %d is missing", in.Job.ItemsFile(), *r.Index)
 		}
 		if err != nil {
 			return job.Unusable(in.Job, err)
@@ -203,20 +205,15 @@ func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 		if err != nil {
 			return job.Unusable(in.Job, err)
 		}
-		b = append(b[:0], '{')
-		if in.keyed {
-			if b, err = jsontext.AppendQuote(append(b, `"item_id":`...), it.ID); err != nil {
-				return job.Unusable(in.Job, err)
-			}
-			b = append(b, ',')
+		r.Index, r.Item = nil, it.Shown()
+		if r.ItemID = ""; in.keyed {
+			r.ItemID = it.ID
 		}
-		b = append(append(append(b, `"status":"`...), r.Status...), `","exit_code":`...)
-		b = append(append(append(b, r.ExitCode...), `,"output":`...), r.Output...)
-		if r.Captured != nil {
-			b = append(append(b, `,"captured":`...), r.Captured...)
+		data, err := rawjson.Encode(r)
+		if err != nil {
+			return job.Unusable(in.Job, err)
 		}
-		b = append(append(append(b, `,"item":`...), it.Shown()...), '}')
-		if err := emit(it.ID, b); err != nil {
+		if err := emit(it.ID, data); err != nil {
 			return err
 		}
 	}
