@@ -270,3 +270,17 @@ func stateOf(b *Breaker, now time.Time) BreakerState {
 	}
 	return b.mem.State
 }
+
+// A clock that was set back must not keep a breaker open for all the time that it has to catch up.
+func TestABreakerIsOpenNoLongerThanItsTimeout(t *testing.T) {
+	b := NewBreaker(BreakerConfig{FailureThreshold: 1, SuccessThreshold: 1, HalfOpenRequests: 1, Timeout: time.Minute})
+	ticket, _ := b.Start()
+	b.End(ticket, false, noon)
+	for now, want := range map[time.Time]BreakerVerdict{
+		noon: Shut, noon.Add(59 * time.Second): Shut, noon.Add(time.Minute): Run, noon.Add(-time.Hour): Run,
+	} {
+		if got := b.Admit(now).Verdict; got != want {
+			t.Errorf("at %s: got %v, want %v", now, got, want)
+		}
+	}
+}

@@ -45,7 +45,8 @@ func (k *parking) Before(l *parking) bool { return k.due.Before(l.due) }
 // deliver has an agent wait, and takes its slot for that if it does not keep it, unless too many wait already.
 func (k *parking) deliver(p *pool) {
 	switch {
-	case k.id != "" && p.flights[k.token] == nil: // it has ended: what a worker says of an attempt and the end of it come by different ways
+	case k.id != "" && p.flights[k.token] == nil:
+		// It has ended: what a worker says of an attempt and the end of it come by different ways.
 		k.wake <- k.slot
 	case k.step != nil:
 		p.askTurn(k)
