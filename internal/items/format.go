@@ -126,8 +126,8 @@ func (f *peekReader) lines(p path, emit func([]byte) error) error {
 	return f.failure()
 }
 
-// records emits each text that ends with this byte, such as the NUL of find -print0. Empty ones are skipped. The last one needs no such end: it may be an end of line instead,
-// as echo a,b writes it.
+// records emits each text that ends with this byte, such as the NUL of find -print0. Empty ones are skipped. The last
+// one needs no such end: it may be an end of line instead, as echo a,b writes it.
 func (f *peekReader) records(end byte, p path, emit func([]byte) error) error {
 	emit = p.evaluator(emit)
 	for {

@@ -156,7 +156,8 @@ func withoutPlaceholders(text string) string {
 func (e Env) filledGlob(text string) (source, error) {
 	pattern, err := e.fill(text)
 	if err == nil && !doublestar.ValidatePattern(filepath.ToSlash(pattern)) {
-		err = fmt.Errorf("glob %s: invalid pattern: a bracket or brace is not closed, or it ends with a backslash", pattern)
+		err = fmt.Errorf("glob %s: invalid pattern: a bracket or brace is not closed, or it ends with a backslash",
+			pattern)
 	}
 	return source{glob: pattern}, err
 }

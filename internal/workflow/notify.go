@@ -76,7 +76,8 @@ func (v *Receiver) read(r *reader, e entry) bool {
 	if b.emptyList("on") {
 		r.fail(b.at("on"), "on: must list at least one of %s", strings.Join(Moment("").Words(), ", "))
 	}
-	if text := v.Webhook.Value; b.has("webhook") && text != "" && !strings.Contains(text, "$") && !webURL().MatchString(text) {
+	text := v.Webhook.Value
+	if b.has("webhook") && text != "" && !strings.Contains(text, "$") && !webURL().MatchString(text) {
 		r.fail(b.at("webhook"), "webhook must be a URL starting with https:// or http://") // it is not repeated: it may be a secret
 	}
 	if b.has("sign") && b.has("command") {

@@ -171,7 +171,8 @@ func (r *reader) inputSource(e entry, in *Input) {
 		}
 	}
 	texts := FormatNamed(in.Format).Texts == TextItems
-	switch ofCSV := in.Format == "csv" || in.Format == "" && slices.ContainsFunc(in.File, func(file string) bool { return FormatOfFile(file) == "csv" }); {
+	isCSV := func(file string) bool { return FormatOfFile(file) == "csv" }
+	switch ofCSV := in.Format == "csv" || in.Format == "" && slices.ContainsFunc(in.File, isCSV); {
 	case !b.has("delimiter") || ofCSV:
 	case in.Format != "lines":
 		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv" or a .csv file, and "format: lines"`)

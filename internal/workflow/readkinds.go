@@ -83,8 +83,8 @@ func (v *Validate) read(r *reader, e entry) bool {
 	case e.value.Kind != yaml.MappingNode:
 		r.wrongType(e, "a step or a list of steps")
 	// It may only read a result_file, which the step itself has written.
-	case find(e.value, "commands") != nil, find(e.value, "result_file") != nil && !slices.ContainsFunc(r.entries(e.value),
-		func(written entry) bool { return keys.find(written.name) == nil }):
+	case find(e.value, "commands") != nil, find(e.value, "result_file") != nil &&
+		!slices.ContainsFunc(r.entries(e.value), func(w entry) bool { return keys.find(w.name) == nil }):
 		r.block("validate", e, keys)
 	default:
 		s, _ := r.step(e, slices.DeleteFunc(keys, func(k key) bool { return check.Among("commands timeout", k.name) }))

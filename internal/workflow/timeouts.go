@@ -77,7 +77,8 @@ func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	return limits
 }
 
-// checkTimeouts reports settings that contradict each other, and sets the timeouts of the steps. config is the block of timeout_config, or nil.
+// checkTimeouts reports settings that contradict each other, and sets the timeouts of the steps. config is the block of
+// timeout_config, or nil.
 func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 	if config == nil {
 		return
