@@ -347,7 +347,8 @@ func (m *Metrics) ofAttempts(f *families) {
 	for name, took := range check.ByKey(m.steps) {
 		steps = append(steps, f.of(*took, "step", name))
 	}
-	f.add("prodigy_step_duration_seconds", "Duration of steps, including their retries and the delays between them.", steps...)
+	f.add("prodigy_step_duration_seconds", "Duration of steps, including their retries and the delays between them.",
+		steps...)
 }
 
 // ofLimits adds how much may run and start, and what holds starts back.
@@ -391,7 +392,8 @@ func (m *Metrics) ofBreakers(f *families) {
 	var states []sample
 	for _, scope := range slices.Sorted(maps.Keys(m.opened)) {
 		for _, state := range []view.BreakerState{view.HalfOpen, view.Open} {
-			states = append(states, f.is(float64(counts[standing{scope, state}]), "scope", scope, "state", string(state)))
+			n := float64(counts[standing{scope, state}])
+			states = append(states, f.is(n, "scope", scope, "state", string(state)))
 		}
 	}
 	f.add("prodigy_breakers", "Open and half-open circuit breakers, by scope, once a breaker of the scope has opened.",

@@ -215,10 +215,9 @@ func (t *tracer) apply(r events.Record) {
 	case events.AgentPlaced, events.AgentStraggling, events.StepTurn, events.StepSkipped:
 		t.find(events.Subject(e), atStep, atAttempt, atPhase, atRun).note(r, events.TypeOf(e))
 	case events.AgentStarted:
-		t.item(r)
+		above := t.item(r).TraceContext
 		t.endAttempt(e.ItemID, r.Time, "", interrupted) // one that died with its run
-		t.begin(atAttempt, e.ItemID, t.job.Of("attempt", r.Seq), t.find(e.ItemID, atItem).TraceContext, "attempt", r.Time,
-			attrsOf(e)...)
+		t.begin(atAttempt, e.ItemID, t.job.Of("attempt", r.Seq), above, "attempt", r.Time, attrsOf(e)...)
 	case events.AgentProgress: // only in logs with steps
 		if a := t.find(e.ItemID, atAttempt); a != nil {
 			t.end(atStep, e.ItemID, r.Time, "")

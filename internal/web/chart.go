@@ -210,7 +210,9 @@ func (p *plot) background(c *chart) {
 // slots draws what each slot did: the newest attempts, each as a bar.
 func (p *plot) slots() chart {
 	lanes := check.Each(p.spans, func(s span) lane { return s.lane })
-	slices.SortFunc(lanes, func(a, b lane) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.slot, b.slot)) })
+	slices.SortFunc(lanes, func(a, b lane) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.slot, b.slot))
+	})
 	lanes = slices.Compact(lanes)
 	row := 16.0
 	if len(lanes) > 24 {
@@ -244,7 +246,8 @@ func (p *plot) slots() chart {
 		}
 		c.Rects = append(c.Rects, rect{
 			X: p.x(s.from), Y: at[s.lane], W: wide, H: row - 1, Class: how.class,
-			Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, where, how.word, exactly(s.to-s.from)),
+			Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, where, how.word,
+				exactly(s.to-s.from)),
 		})
 	}
 	c.Name = fmt.Sprintf("Slot usage over time (%d slots)", len(lanes))

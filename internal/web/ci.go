@@ -117,9 +117,13 @@ var junit = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("junit").Funcs(template.FuncMap{"x": xmlText}).Parse(
 		`<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
-{{range .}}{{$name := x .Name}}  <testsuite name="{{$name}}"{{with .Job}} id="{{x .}}"{{end}} tests="{{len .Cases}}" failures="{{.Count "failure"}}" errors="{{.Count "error"}}" skipped="{{.Count "skipped"}}" time="{{printf "%.3f" .Took.Seconds}}"{{if .Job}} timestamp="{{.Began.UTC.Format "2006-01-02T15:04:05Z07:00"}}"{{end}}>
+{{range .}}{{$name := x .Name}}  <testsuite name="{{$name}}"
+{{- with .Job}} id="{{x .}}"{{end}} tests="{{len .Cases}}" failures="{{.Count "failure"}}" errors="{{.Count "error"}}"
+{{- print " " }}skipped="{{.Count "skipped"}}" time="{{printf "%.3f" .Took.Seconds}}"
+{{- if .Job}} timestamp="{{.Began.UTC.Format "2006-01-02T15:04:05Z07:00"}}"{{end}}>
 {{range .Cases}}    <testcase name="{{x .Name}}" classname="{{$name}}" time="{{printf "%.3f" .Took.Seconds}}"
-{{- if not .Bad}}/>{{else if eq .Bad "skipped"}}><skipped/></testcase>{{else}}><{{.Bad}} message="{{x .Message}}" type="{{x .Type}}">{{x .Text}}</{{.Bad}}></testcase>{{end}}
+{{- if not .Bad}}/>{{else if eq .Bad "skipped"}}><skipped/></testcase>{{else -}}
+><{{.Bad}} message="{{x .Message}}" type="{{x .Type}}">{{x .Text}}</{{.Bad}}></testcase>{{end}}
 {{end}}  </testsuite>
 {{end}}</testsuites>
 `))

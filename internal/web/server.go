@@ -1,8 +1,9 @@
 // Package web shows jobs as pages.
 //
-// A [Server] shows the list, a running job, its items, and what happened to an item and what it printed. It renders HTML pages from the functions in [Data]. A small script replaces the middle of a page with what
-// the server streams when the log has grown (live.go). The commands that stop, resume, retry and steer can be started
-// from the pages (actions.go). [Report] makes one file of a job, from its log.
+// A [Server] shows the list, a running job, its items, and what happened to an item and what it printed. It renders
+// HTML pages from the functions in [Data]. A small script replaces the middle of a page with what the server streams
+// when the log has grown (live.go). The commands that stop, resume, retry and steer can be started from the pages
+// (actions.go). [Report] makes one file of a job, from its log.
 //
 // Both draw the same charts: a plot collects what is drawn over time on an axis, and a chart is one drawing, made into
 // an SVG element by the template. Templates, styles and script are embedded (templates.go).

@@ -60,7 +60,8 @@ func plain(page []byte) []byte {
 // sequences match what steers a terminal: control sequences with their parameters and final character, control strings
 // such as titles and links, and other escape sequences. ECMA-48, 5.3 to 5.6.
 var sequences = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?`)
+	return regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?|` +
+		`\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?`)
 })
 
 // rewritten matches what a line showed before a carriage return, such as the earlier states of a bar of progress.
