@@ -62,8 +62,9 @@ type Host interface {
 	// start is to be answered by ReportStep or ReleaseStep. The error is a stop.
 	AdmitStep(ctx context.Context, b StepBreaker) (t limit.Ticket, refusal string, err error)
 
-	// ReportStep tells the breaker of a step how a start ended.
-	ReportStep(b StepBreaker, t limit.Ticket, success bool)
+	// ReportStep tells the breaker of a step how a start ended. It returns for how long the breaker will refuse all
+	// starts from now on, 0 if it does not.
+	ReportStep(b StepBreaker, t limit.Ticket, success bool) (shut time.Duration)
 
 	// ReleaseStep gives the breaker of a step a start back that was stopped and has no outcome.
 	ReleaseStep(b StepBreaker, t limit.Ticket)
@@ -195,13 +196,14 @@ func (s *StepBreakers) with(b StepBreaker, do func(*limit.Breaker) []limit.Trans
 	}
 }
 
+func (b StepBreaker) open() string { return fmt.Sprintf("the circuit breaker of %s is open", b.Step) }
+
 // AdmitStep is that of a Host.
 func (s *StepBreakers) AdmitStep(_ context.Context, b StepBreaker) (t limit.Ticket, refusal string, err error) {
-	now := time.Now()
 	s.with(b, func(one *limit.Breaker) (transitions []limit.Transition) {
-		switch one.Admit(now).Verdict {
+		switch one.Admit(time.Now()).Verdict {
 		case limit.Shut:
-			refusal = fmt.Sprintf("the circuit breaker of %s is open", b.Step)
+			refusal = b.open()
 		case limit.Full:
 			refusal = fmt.Sprintf("the circuit breaker of %s is half-open, and its probes are running", b.Step)
 		case limit.Run:
@@ -213,8 +215,16 @@ func (s *StepBreakers) AdmitStep(_ context.Context, b StepBreaker) (t limit.Tick
 }
 
 // ReportStep is that of a Host.
-func (s *StepBreakers) ReportStep(b StepBreaker, t limit.Ticket, success bool) {
-	s.with(b, func(one *limit.Breaker) []limit.Transition { return one.End(t, success, time.Now()) })
+func (s *StepBreakers) ReportStep(b StepBreaker, t limit.Ticket, success bool) (shut time.Duration) {
+	s.with(b, func(one *limit.Breaker) []limit.Transition {
+		now := time.Now()
+		transitions := one.End(t, success, now)
+		if a := one.Admit(now); a.Verdict == limit.Shut {
+			shut = a.Until.Sub(now)
+		}
+		return transitions
+	})
+	return shut
 }
 
 // ReleaseStep is that of a Host.

@@ -96,9 +96,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 			return stepEnd{}, err
 		}
 		if before != nil && failure.Type == retry.TypeCircuitOpen {
-			end := before.because(retry.CircuitOpen, failure.Message)
-			end.failure.Type = retry.TypeCircuitOpen
-			return end, nil
+			return before.refused(failure.Message), nil
 		}
 
 		if rnd == nil {
@@ -113,6 +111,10 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 		}
 		if !d.Retry {
 			return end, nil
+		}
+		if res.shut > d.Delay { // there is nothing to wait for
+			gate, _ := r.breaker(st)
+			return end.refused(gate.open()), nil
 		}
 		r.emit(r.stepRetrying(st, failure, d))
 		if err := r.pause(ctx, d.Delay); err != nil {
@@ -204,6 +206,13 @@ func (r *run) waited(ctx context.Context, slot int, err error) error {
 
 // overBudget returns the end of a step that is not tried again because of its retry budget.
 func (e stepEnd) overBudget() stepEnd { return e.because(retry.Budget, "") }
+
+// refused returns the end of a step whose breaker refuses another try.
+func (e stepEnd) refused(refusal string) stepEnd {
+	e = e.because(retry.CircuitOpen, refusal)
+	e.failure.Type = retry.TypeCircuitOpen
+	return e
+}
 
 // because returns the end of a step that is not tried again, with the reason in its failure.
 func (e stepEnd) because(reason retry.Reason, refusal string) stepEnd {

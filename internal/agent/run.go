@@ -289,6 +289,9 @@ type result struct {
 	// dir is where the command ran. It is empty if the command was not bound.
 	dir string
 
+	// shut is for how long from the end of the try the breaker of the step refuses all others.
+	shut time.Duration
+
 	// skipped means that the condition of the step was not met. All else is empty then.
 	skipped bool
 

@@ -45,7 +45,7 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, error) {
 	case stopped, ofPlan: // it says nothing of the step
 		r.x.host.ReleaseStep(gate, ticket)
 	default:
-		r.x.host.ReportStep(gate, ticket, err == nil)
+		res.shut = r.x.host.ReportStep(gate, ticket, err == nil)
 	}
 	if stopped {
 		res = notRun

@@ -160,7 +160,7 @@ var foldSums = map[int]string{
 	39: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // one type for what limits remember
 	40: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // a run that can be resumed is stopped, not paused
 	41: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // how a run is about to end
-	42: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // less that an adaptive limit remembers, and one bucket for the keys without room
+	43: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // less that an adaptive limit remembers, and one bucket for the keys without room
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

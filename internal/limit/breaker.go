@@ -92,10 +92,10 @@ func ContinueBreaker(c BreakerConfig, last Transition) *Breaker {
 }
 
 // Admit returns whether a start would be admitted at now. It changes nothing. No breaker is open for longer than its
-// timeout: when the clock was set back, it is tested at once.
+// timeout, but for a second between two readings of the clock: when that was set back, it is tested at once.
 func (b *Breaker) Admit(now time.Time) Admission {
 	switch {
-	case b.mem.State == Open && now.Before(b.mem.Until) && !b.mem.Until.After(now.Add(b.config.Timeout)):
+	case b.mem.State == Open && now.Before(b.mem.Until) && !b.mem.Until.After(now.Add(b.config.Timeout+time.Second)):
 		return Admission{Verdict: Shut, Until: b.mem.Until}
 	case b.mem.State == HalfOpen && b.mem.Testing >= max(b.config.HalfOpenRequests, 1):
 		return Admission{Verdict: Full}

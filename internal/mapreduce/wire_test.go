@@ -121,9 +121,9 @@ func (h farHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (limit.Tick
 	return sent(t), refusal, err
 }
 
-func (h farHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
+func (h farHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) time.Duration {
 	h.calls.Add(1)
-	h.Host.ReportStep(sent(b), sent(t), success)
+	return h.Host.ReportStep(sent(b), sent(t), success)
 }
 
 func (h farHost) ReleaseStep(b agent.StepBreaker, t limit.Ticket) {

@@ -40,6 +40,7 @@ type callArgs struct {
 type callResult struct {
 	Step    limit.Ticket      `json:"step,omitzero"`
 	Refused string            `json:"refused,omitempty"`
+	Shut    time.Duration     `json:"shut,omitempty"`
 	Agent   agent.AgentTicket `json:"agent,omitzero"`
 	Refusal *agent.Failure    `json:"refusal,omitempty"`
 	Again   bool              `json:"again,omitempty"`
@@ -199,10 +200,11 @@ func (c *coordinator) invoke(q fleet.Call) (any, error) {
 		}
 		return callResult{Step: t, Refused: refused}, err
 	case callReportStep:
+		var shut time.Duration
 		if c.drops(q.From, step) {
-			c.host.ReportStep(a.Breaker, a.Step, a.Success)
+			shut = c.host.ReportStep(a.Breaker, a.Step, a.Success)
 		}
-		return nil, nil
+		return callResult{Shut: shut}, nil
 	case callReleaseStep:
 		if c.drops(q.From, step) {
 			c.host.ReleaseStep(a.Breaker, a.Step)

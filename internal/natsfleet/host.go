@@ -226,8 +226,9 @@ func (h *workerHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (limit.
 }
 
 // ReportStep implements agent.Host. It waits for the coordinator, so that the step after it knows of the failure.
-func (h *workerHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) {
-	_, _ = h.call(h.lifeOf(h.job), callReportStep, 0, callArgs{Breaker: b, Step: t, Success: success})
+func (h *workerHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success bool) (shut time.Duration) {
+	r, _ := h.call(h.lifeOf(h.job), callReportStep, 0, callArgs{Breaker: b, Step: t, Success: success})
+	return r.Shut
 }
 
 // ReleaseStep does not wait: a coordinator that is away has forgotten the start.

@@ -248,7 +248,7 @@ func (s Shorthand) Script(text string) (string, error) {
 		r := &replacer{style: s, src: text, plain: withoutExpansions(text)}
 		syntax.Walk(file, r.visit)
 		if r.err == nil && r.bare && r.quoted != "" {
-			r.err = quotesError(r.quoted)
+			r.err = r.quotesError(r.quoted)
 		}
 		if r.err != nil {
 			return "", r.err
@@ -354,14 +354,15 @@ func (r *replacer) put(from, to int, placeholder string) {
 func (r *replacer) refuse(node syntax.Node) {
 	_, first, _ := replaced(r.plain[node.Pos().Offset():node.End().Offset()], r.style.inQuotes, strings.Clone)
 	if r.err == nil && first != "" {
-		r.err = quotesError(first)
+		r.err = r.quotesError(first)
 	}
 }
 
-// quotesError returns the error for a shorthand in quotes.
-func quotesError(text string) error {
-	return fmt.Errorf("%s is inside quotes, and possibly literal: write ${item} for the item, which is always "+
-		"one argument; to use braces literally, set another placeholder with -I STR", text)
+// quotesError returns the error for a shorthand in quotes, with the command to type if that means the item.
+func (r *replacer) quotesError(text string) error {
+	meant, _, _ := replaced(r.src, r.style.inQuotes, strings.Clone)
+	return fmt.Errorf("%s is inside quotes, and possibly literal: use -- %s for the item, which is always "+
+		"one argument; to use braces literally, set another placeholder with -I STR", text, Quote(meant))
 }
 
 // replace puts placeholders in the place of the shorthands in unquoted text. One after a backslash stays.
