@@ -20,7 +20,7 @@ func TestColoursHaveContrast(t *testing.T) {
 		for _, m := range regexp.MustCompile(`--([a-z]+): #([0-9a-f]{3,6});`).FindAllStringSubmatch(sheet, -1) {
 			colours[m[1]] = luminance(t, m[2])
 		}
-		for _, text := range []string{"ink", "soft", "wait", "ok", "bad", "again"} {
+		for _, text := range []string{"ink", "soft", "wait", "ok", "bad", "again", "magenta", "cyan"} {
 			for _, ground := range []string{"paper", "panel"} {
 				least := 4.5
 				if text == "ok" || text == "bad" || text == "again" {

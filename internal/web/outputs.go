@@ -222,7 +222,7 @@ func writeOutput(out *bufio.Writer, entries iter.Seq2[outputs.Entry, error], mor
 			_, _ = fmt.Fprintf(out, "\n[%d bytes omitted]\n", e.Missing)
 		}
 		for _, p := range e.Printed {
-			_, _ = out.Write(unescaped(p.Text))
+			_, _ = out.Write(unescaped(p.Text, ""))
 			left -= len(p.Text)
 		}
 		if left < 0 {

@@ -57,27 +57,6 @@ func plain(page []byte) []byte {
 	}, colours().ReplaceAll(page, nil))
 }
 
-// sequences match what steers a terminal: control sequences with their parameters and final character, control strings
-// such as titles and links, and other escape sequences. ECMA-48, 5.3 to 5.6.
-var sequences = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?|` +
-		`\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?`)
-})
-
-// rewritten matches what a line showed before a carriage return, such as the earlier states of a bar of progress.
-var rewritten = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^.*\r(.)`) })
-
-// unescaped returns what a command printed without what steers a terminal.
-func unescaped(printed []byte) []byte {
-	return sequences().ReplaceAll(bytes.ToValidUTF8(printed, []byte("\ufffd")), nil)
-}
-
-// shownText returns what a command printed as a page shows it. Of a line that is written again and again over itself
-// the last state is shown.
-func shownText(printed any) string {
-	return string(rewritten().ReplaceAll(unescaped(fmt.Appendf(nil, "%s", printed)), []byte("$1")))
-}
-
 // colours are control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag after a sequence that
 // is cut off is taken for a part of it.
 var colours = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;:?]*[@-~]?`) })
