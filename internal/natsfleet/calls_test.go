@@ -172,12 +172,17 @@ func TestAnswersAreKeptForSomeTime(t *testing.T) {
 		for range second {
 			ask()
 		}
-		if len(c.state.calls.calls) != first+second {
-			t.Errorf("%d answers are kept, want %d", len(c.state.calls.calls), first+second)
+		kept := func() (n int) {
+			c.turn(func(s *jobState) { n = len(s.calls.calls) })
+			return n
+		}
+		if n := kept(); n != first+second {
+			t.Errorf("%d answers are kept, want %d", n, first+second)
 		}
 		time.Sleep(2 * time.Nanosecond)
-		if synctest.Wait(); len(c.state.calls.calls) != second {
-			t.Errorf("%d answers are kept, want %d", len(c.state.calls.calls), second)
+		synctest.Wait()
+		if n := kept(); n != second {
+			t.Errorf("%d answers are kept, want %d", n, second)
 		}
 	})
 }
