@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
@@ -121,7 +123,7 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 		return unlessClosed(err)
 	}
 	if !seen {
-		if err := o.checkStep(job); err != nil {
+		if err := o.mistaken(job); err != nil {
 			return err
 		}
 		if o.format == term.Human {
@@ -160,8 +162,11 @@ func (o logsOptions) printEntries(con *console, job jobs.Job, entries iter.Seq2[
 	return p.Print(entries)
 }
 
-// checkStep returns an error if the job does not have the step that is asked for.
-func (o logsOptions) checkStep(job jobs.Job) error {
+// mistaken returns an error if the job does not have the attempt or the step that is asked for.
+func (o logsOptions) mistaken(job jobs.Job) error {
+	if o.query.Attempt > 0 && !o.hasAttempt(job) {
+		return refusef("job %s has no attempt %d of %s", job.ID, o.query.Attempt, cmp.Or(o.query.ItemID, "any item"))
+	}
 	w := recordedOrNil(job)
 	if w == nil || o.query.Step == "" {
 		return nil
@@ -176,6 +181,17 @@ func (o logsOptions) checkStep(job jobs.Job) error {
 		return refusef("job %s has no step %q; steps: %s", job.ID, o.query.Step, strings.Join(steps, ", "))
 	}
 	return nil
+}
+
+// hasAttempt reports whether the log has the start of the attempt that is asked for, or cannot be read.
+func (o logsOptions) hasAttempt(job jobs.Job) bool {
+	for r, err := range events.Read(job.EventsDir()) {
+		e, started := r.Event.(events.AgentStarted)
+		if err != nil || started && e.Attempt == o.query.Attempt && (o.query.ItemID == "" || e.ItemID == o.query.ItemID) {
+			return true // who reads the log reports an error
+		}
+	}
+	return false
 }
 
 // lastName returns the name of a step without those of the steps that it is in.
