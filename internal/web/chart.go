@@ -48,7 +48,8 @@ type charts struct {
 	Throughput chart
 	Busy       chart // how many slots were, and what held back starts
 	Slots      chart
-	Left       int // attempts before those that are drawn in their slots
+	Left       int   // attempts before those that are drawn in their slots
+	Queue      chart // of merges
 	Lengths    chart
 
 	// What held back starts, by its name.
@@ -71,7 +72,7 @@ func draw(records iter.Seq2[events.Record, error], now time.Time, most int) (cha
 	}
 	c := charts{
 		Job: p.job, Throughput: p.throughput(), Busy: p.busy(), Slots: p.slots(), Left: p.left,
-		Lengths: lengths(p.job.Durations.Cells()), Held: map[string]*hold{},
+		Queue: p.mergeQueue(), Lengths: lengths(p.job.Durations.Cells()), Held: map[string]*hold{},
 	}
 	for _, b := range p.job.HoldPeriods() {
 		h, _ := events.HoldOf(b.Event)

@@ -51,9 +51,15 @@ func merging() story {
 	return s
 }
 
-func TestConflictsAndRunsOfVerifyAreListed(t *testing.T) {
+func TestTheMergeQueueIsDrawn(t *testing.T) {
 	page := pageOf(t, merging().source())
 	for _, want := range []string{
+		"<h2>Merge queue</h2>",
+		"<title>i0 merged as eeeeeeeeee</title>",
+		"<title>i3: conflict in &lt;b&gt;.go with i0</title>",
+		`class="bad" x="375.0" y="16.0" width="125.0" height="15.0"><title>verify of i0, i1, i2 failed: exit code &lt;1&gt;</title>`,
+		"<title>verify of i0 passed</title>",
+		"(max 4 waiting)",
 		`<code title="CONFLICT">&lt;b&gt;.go</code> with <span class="id">i0</span></td><td>failed</td>`,
 		`<td class="text">i0, i1, i2</td><td class="id">dddddddddd</td><td class="text">failed in test: exit code &lt;1&gt;</td>`,
 		`<td class="text">i0</td><td class="id">eeeeeeeeee</td><td class="text">passed</td>`,
@@ -61,5 +67,45 @@ func TestConflictsAndRunsOfVerifyAreListed(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
 		}
+	}
+}
+
+func TestAJobWithoutWorkspacesHasNoMergeQueue(t *testing.T) {
+	s := merging()
+	s[0].Event = events.JobStarted{Workflow: "w", MaxParallel: 4}
+	if page := pageOf(t, s.source()); strings.Contains(page, "Merge queue") {
+		t.Error("there is a merge queue")
+	}
+}
+
+// Of many merges the newest are drawn. What waits is drawn as the most of each part of the time.
+func TestOfManyMergesTheNewestAreDrawn(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", MaxParallel: 1, Base: "a"})
+	for i := range 600 {
+		now := time.Duration(i) * time.Second
+		s.at(now, events.AgentStarted{
+			AttemptID: events.AttemptID{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1},
+			Worker:    1,
+		})
+		s.at(now+400*time.Millisecond, events.AgentCompleted{
+			AttemptID: events.AttemptID{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1},
+			Changes:   events.Changes{Commit: "c"},
+		})
+		s.at(now+500*time.Millisecond, events.WorktreeMerged{
+			ItemIDs: []string{fmt.Sprint(i)}, ItemIndexes: []int{i}, Attempts: []int{1}, Commits: []string{"c"}, Head: "h",
+			Files: []int{1}, DurationMS: events.Millis(100 * time.Millisecond),
+		})
+	}
+	p, err := plotted(s.source().Records, time.Time{}, pageKept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := p.mergeQueue().Rects
+	if len(drawn) != pageKept || drawn[pageKept-1].Title != "599 merged as c" {
+		t.Errorf("%d are drawn, the last is %q", len(drawn), drawn[len(drawn)-1].Title)
+	}
+	if n := p.merging.most; n[0] != 1 || n[columns-1] != 1 || p.merging.now != 0 {
+		t.Errorf("%v waited, and %v wait now", n, p.merging.now)
 	}
 }

@@ -91,8 +91,11 @@ type plot struct {
 	// The attempts that ended in each column, by outcome.
 	ended [columns][unended + 1]int
 
-	// Items that wait for their next attempt, attempts at a time, and how many of them there may be.
-	waiting, running, allowed series
+	// Items that wait for their next attempt or to be merged, attempts at a time, and how many of them there may be.
+	waiting, merging, running, allowed series
+
+	// The newest merges, conflicts and runs of verify, as they are drawn.
+	merges []rect
 
 	// The newest attempts that have ended, at most so many, and the number of those before.
 	spans      []span
@@ -133,6 +136,7 @@ func (p *plot) see(r events.Record) {
 		all = p.job.InFlight()
 	}
 	p.job.Apply(r)
+	p.seeMerge(r)
 	if how, known := outcomes[end.How]; ends && known {
 		if how == failed && !end.Settles {
 			how = retried
@@ -159,6 +163,7 @@ func (p *plot) count(column int) {
 	p.running.set(column, min(running, slots))
 	p.allowed.set(column, slots)
 	p.waiting.set(column, p.job.Retrying())
+	p.merging.set(column, p.job.Unmerged())
 }
 
 // close adds an attempt that is over, or goes on at the end of the log. One that ends soon is placed nowhere before.
