@@ -122,7 +122,10 @@ func (s *Space) inherited() []setting {
 	`
 	var kept []setting
 	for _, one := range s.user.config {
-		section, _, _ := one.parts()
+		section, _, name := one.parts()
+		if section == "remote" && check.Among("url pushurl", name) && strings.HasPrefix(one.value, ".") {
+			one.value = filepath.Join(s.user.top, one.value)
+		}
 		if !check.Among(dropped, one.key) && !check.Among("gc maintenance includeif", section) &&
 			(section != "extensions" || one.key == "extensions.partialclone") {
 			kept = append(kept, one)

@@ -31,6 +31,7 @@ var sources = []struct {
 	{name: "detached", script: "git clone -q origin repo; cd repo; git checkout -q --detach"},
 	{name: "commit graph", script: "git clone -q origin repo; cd repo; git commit-graph write --reachable 2>/dev/null; git repack -adqb"},
 	{name: "names with blanks", script: "git clone -q origin 'repo'; cd repo; git remote add other '../a b \"c\"'; git config 'branch.x y.remote' origin; git config --add x.y \"a\nb ; # \\\\ c\"", check: "test \"$(git config x.y)\" = \"$(printf 'a\\nb ; # \\\\ c')\"; git config 'branch.x y.remote'"},
+	{name: "relative remote", script: "git init -q repo; cd repo; git remote add origin ../origin; git fetch -q; git checkout -q main", check: "git ls-remote -q origin >/dev/null"},
 	{name: "a tag of a tag", script: "git clone -q origin repo; cd repo; git tag -am x v2; git tag -am x v3 v2", check: "git describe --exact-match HEAD; git rev-parse v3^{commit}"},
 	{name: "a branch prodigy", script: "git clone -q origin repo; cd repo; git branch prodigy"},
 	{name: "a branch of the job", script: "git clone -q origin repo; cd repo; git branch prodigy/mapreduce-1-0"},

@@ -128,13 +128,8 @@ func OpenSharedPool(ctx context.Context, home, name string, slots int) (_ *Share
 
 func (p *SharedPool) file(name string) string { return filepath.Join(p.dir, name) }
 
-// Close ends the use of the pool, which may be nil. Its slots have been released.
-func (p *SharedPool) Close() error {
-	if p == nil {
-		return nil
-	}
-	return p.users.Unlock()
-}
+// Close ends the use of the pool. Its slots have been released.
+func (p *SharedPool) Close() error { return p.users.Unlock() }
 
 const (
 	poll      = 5 * time.Millisecond

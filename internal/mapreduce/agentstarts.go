@@ -59,7 +59,8 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		wait += time.Duration(a.ItemIndex)
 		k := newParking(a)
 		k.due, k.keeps = time.Now().Add(wait), h.keeps(a, keepSlot)
-		if slot, err = h.parked(ctx, k); err != nil {
+		slot, err = h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
+		if err != nil {
 			return 0, t, nil, err
 		}
 		a.Worker = slot

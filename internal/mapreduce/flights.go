@@ -44,7 +44,7 @@ func (p *pool) start(it offered, keys itemKeys) {
 func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 	f := &flight{
 		index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now(),
-		placed: p.job.fleet == nil || a.Adopted, shared: p.takeShared(),
+		placed: p.job.fleet == nil || a.Adopted,
 	}
 	p.flights[a.Token] = f
 	if p.job.Fold.Times.Limits() {

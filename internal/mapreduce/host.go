@@ -63,7 +63,10 @@ func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, kee
 	k.due, k.retries, k.keeps = time.Now().Add(d), true, h.keeps(a, keepSlot)
 	k.turn = a.ItemID != "" &&
 		(w.Map.Rate.Limit.Count > 0 || w.Map.Concurrency != nil || w.ErrorPolicy.RetryRatio != nil)
-	if !k.keeps {
+	return h.yielding(ctx, a, func() (int, error) {
+		if k.keeps {
+			return h.parked(ctx, k)
+		}
 		after := w.Map.SlotWait()
 		if k.keeps = after.Never || d <= after.Time; !k.keeps && after.Time > 0 {
 			leaves := time.Now().Add(after.Time)
@@ -76,8 +79,8 @@ func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, kee
 				k.due, k.keeps = now, true
 			}
 		}
-	}
-	return h.parked(ctx, k)
+		return h.parked(ctx, k)
+	})
 }
 
 // keeps reports whether an agent keeps its slot while it waits: it is about no item, there is only one slot, or the
@@ -92,7 +95,7 @@ func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn,
 	k := newParking(a)
 	k.step, k.asked = &t, time.Now().Add(-t.Late)
 	k.keeps = h.keeps(a, keepSlot)
-	return h.parked(ctx, k)
+	return h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
 }
 
 // parked has the owner wake an agent when it is due and the job not paused, and returns the slot that it goes on in.

@@ -51,9 +51,6 @@ func (k *parking) deliver(p *pool) {
 	case k.step != nil:
 		p.askTurn(k)
 	case k.keeps || p.lobby.waits() >= maxParked:
-		if k.id != "" {
-			p.flights[k.token].yield()
-		}
 		p.lobby.resting.push(k)
 	default:
 		p.leaveSlot(k)
@@ -69,19 +66,12 @@ func (p *pool) wakeResting(now time.Time) {
 			l.soon(due)
 			return
 		}
-		f := p.flights[l.resting[0].token]
-		if f != nil && f.shared == nil && p.job.shared != nil {
-			if p.slots.seeker.slot == nil {
-				p.seek(now)
-				return
-			}
-			f.shared = p.takeShared()
-		}
-		if k := l.resting.pop(); k.turn && f != nil && p.job.Fold.Limits.TakesTurns() {
+		k := l.resting.pop()
+		if f := p.flights[k.token]; k.turn && f != nil && p.job.Fold.Limits.TakesTurns() {
 			l.asking.add(f.keys.rate, k)
-		} else {
-			k.wake <- k.slot
+			continue
 		}
+		k.wake <- k.slot
 	}
 }
 
@@ -99,8 +89,7 @@ func (p *pool) unpark(token int64) {
 func (p *pool) hasReady(now time.Time) bool {
 	l := &p.lobby
 	return l.fresh != nil || l.hasDue(now) && !l.retriesWait ||
-		len(l.parked) > 0 && !l.parked[0].due.After(now) ||
-		len(l.resting) > 0 && !l.resting[0].due.After(now) || l.woken.len() > 0 || l.starts.len() > 0
+		len(l.parked) > 0 && !l.parked[0].due.After(now) || l.woken.len() > 0 || l.starts.len() > 0
 }
 
 // turnTaken ends the wait for a turn.

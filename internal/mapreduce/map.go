@@ -303,7 +303,6 @@ func (p *pool) ended(e *attemptEnd) {
 func (p *pool) release(e *attemptEnd, seq int64) {
 	f := p.flights[e.attempt.Token]
 	delete(p.flights, e.attempt.Token)
-	f.yield()
 	p.lobby.forget(e.attempt.Token)
 	if p.job.fleet == nil {
 		f.end(nil)

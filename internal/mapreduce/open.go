@@ -19,7 +19,6 @@ import (
 	"prodigy/internal/gitspace"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/limit"
 	"prodigy/internal/process"
 	"prodigy/internal/reuse"
 	"prodigy/internal/workflow"
@@ -29,11 +28,11 @@ import (
 // is refused leaves nothing behind.
 type beginning struct {
 	slots     int
-	openSlots bool              // nobody has said how many: see OpenSlots
-	start     gitspace.Start    // of the workspaces, if the job has any
-	since     *jobs.Since       // whose results are taken over, if the job takes over results
-	input     *jobs.Input       // whose results are the items, if they are
-	shared    *limit.SharedPool // nil if the items share no slots with other jobs
+	openSlots bool           // nobody has said how many: see OpenSlots
+	start     gitspace.Start // of the workspaces, if the job has any
+	since     *jobs.Since    // whose results are taken over, if the job takes over results
+	input     *jobs.Input    // whose results are the items, if they are
+	shared    *sharedSlots   // nil if the items share no slots with other jobs
 }
 
 // prepare checks the workflow of a new job and finds what it begins with. Whoever gets a beginning gives it to
@@ -72,7 +71,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 	now := time.Now()
 	place, err := c.Home.Create(jobs.Repo(c.Dir), string(w.Mode), now)
 	if err != nil {
-		return nil, errors.Join(err, b.shared.Close())
+		return nil, errors.Join(err, b.shared.close())
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
@@ -364,7 +363,7 @@ func (j *owner) close() error {
 		errs = append(errs, j.unlisten())
 	}
 	j.reuse.Close()
-	errs = append(errs, j.shared.Close())
+	errs = append(errs, j.shared.close())
 	if j.register != nil {
 		errs = append(errs, j.register.Close(), os.RemoveAll(j.place.TempDir()))
 	}

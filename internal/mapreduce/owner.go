@@ -45,7 +45,7 @@ type owner struct {
 	printed  printed
 
 	// shared is nil if the items share no slots with other jobs.
-	shared *limit.SharedPool
+	shared *sharedSlots
 
 	// inbox has the messages to the owner. It is buffered, and read only while a pool runs.
 	inbox chan message
@@ -340,6 +340,52 @@ func (p *printed) take(attempt string) *outputs.Span {
 	span := p.of(attempt)
 	delete(p.spans, attempt)
 	return span
+}
+
+// sharedSlots are the slots of a pool of this machine that the items of the job hold, by the slot of the job.
+// An item that waits holds none.
+type sharedSlots struct {
+	*limit.SharedPool
+	mu   sync.Mutex
+	held map[int]*limit.SharedSlot
+}
+
+// put notes that a slot of the job holds s.
+func (s *sharedSlots) put(slot int, shared *limit.SharedSlot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[slot] = shared
+}
+
+// yield gives back what a slot of the job holds, if it does.
+func (s *sharedSlots) yield(slot int) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	shared := s.held[slot]
+	delete(s.held, slot)
+	s.mu.Unlock()
+	if shared != nil {
+		_ = shared.Release() // the file is closed in any case, which unlocks it
+	}
+}
+
+func (s *sharedSlots) has(slot int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[slot] != nil
+}
+
+// close gives everything back.
+func (s *sharedSlots) close() error {
+	if s == nil {
+		return nil
+	}
+	for slot := range s.held {
+		s.yield(slot)
+	}
+	return s.Close()
 }
 
 // errSkipped ends an attempt at an item that is not to run any more.

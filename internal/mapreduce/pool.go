@@ -348,10 +348,6 @@ type flight struct {
 	slot  int
 	waits *parking
 
-	// shared is the slot of a pool of this machine in which it runs. It is nil while the attempt waits, and if slots are
-	// not shared.
-	shared *limit.SharedSlot
-
 	// end stops the attempt alone.
 	end context.CancelCauseFunc
 

@@ -1,11 +1,13 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/limit"
@@ -17,7 +19,7 @@ const NoPool = "none"
 
 // openShared opens the pool that the job shares slots of, which a resumed job has recorded. It returns nil when
 // there is none.
-func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *jobs.Pool) (*limit.SharedPool, error) {
+func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *jobs.Pool) (*sharedSlots, error) {
 	wanted := c.Pool
 	if wanted.Name == "" && recorded != nil {
 		wanted = *recorded
@@ -34,15 +36,38 @@ func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *j
 	if size, ok := errors.AsType[*limit.SharedPoolSizeError](err); ok {
 		return nil, job.Refusef("%v", size)
 	}
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	return &sharedSlots{SharedPool: p, held: map[int]*limit.SharedSlot{}}, nil
 }
 
-// yield gives back the shared slot of an agent that has ended, or waits.
-func (f *flight) yield() {
-	if f.shared != nil {
-		_ = f.shared.Release() // the file is closed in any case, which unlocks it
-		f.shared = nil
+// yielding runs a wait of an agent, during which it holds no shared slot.
+func (h *host) yielding(ctx context.Context, a *agent.Attempt, wait func() (slot int, err error)) (int, error) {
+	s := h.job.shared
+	if s == nil || a.ItemID == "" {
+		return wait()
 	}
+	s.yield(a.Worker)
+	slot, err := wait()
+	if err != nil || s.has(slot) {
+		return slot, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-h.job.halting:
+			cancel(cmp.Or(h.job.stopping(), errStopping))
+		case <-ctx.Done():
+		}
+	}()
+	shared, err := s.Acquire(ctx)
+	if err != nil {
+		return 0, err
+	}
+	s.put(slot, shared)
+	return slot, nil
 }
 
 const (

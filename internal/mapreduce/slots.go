@@ -1,10 +1,6 @@
 package mapreduce
 
-import (
-	"time"
-
-	"prodigy/internal/limit"
-)
+import "time"
 
 // newSlots returns n free slots, of which 1 is taken first.
 func newSlots(n int) slotsHeld {
@@ -17,13 +13,10 @@ func (p *pool) takeSlot() int {
 	slot := p.slots.free[len(p.slots.free)-1]
 	p.slots.free = p.slots.free[:len(p.slots.free)-1]
 	p.slots.taken[slot] = 1
-	return slot
-}
-
-// takeShared returns the shared slot that was found for what starts or goes on now, or nil if slots are not shared.
-func (p *pool) takeShared() *limit.SharedSlot {
-	slot := p.slots.seeker.slot
-	p.slots.seeker.slot = nil
+	if p.slots.seeker.slot != nil {
+		p.job.shared.put(slot, p.slots.seeker.slot)
+		p.slots.seeker.slot = nil
+	}
 	return slot
 }
 
@@ -32,6 +25,7 @@ func (p *pool) freeSlot(slot int) {
 	if slot == 0 {
 		return
 	}
+	p.job.shared.yield(slot)
 	if p.slots.taken[slot]--; p.slots.taken[slot] > 0 {
 		return
 	}
@@ -59,7 +53,7 @@ func (p *pool) goOn(k *parking) {
 		k.wake <- k.slot
 		return
 	}
-	f.slot, f.shared, f.waits, f.began = p.takeSlot(), p.takeShared(), nil, time.Now()
+	f.slot, f.waits, f.began = p.takeSlot(), nil, time.Now()
 	k.wake <- f.slot
 }
 
@@ -69,7 +63,6 @@ func (p *pool) leaveSlot(k *parking) {
 	if f.waits == nil || f.waits.step == nil { // else this was said before it asked for the turn of a step, and comes after that
 		f.waits = k
 	}
-	f.yield()
 	p.freeSlot(f.slot)
 	f.slot = 0
 }

@@ -99,7 +99,11 @@ func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	base.Trust = []string{base.Names} // which is the public key of Sign
+	_, public, err := pairOf(base.Sign) // older fleets do not have it in names
+	if err != nil {
+		return nil, fmt.Errorf("the key for signing jobs: %w", err)
+	}
+	base.Trust = []string{public}
 	m := identity{role, name}
 	text, entry, err := m.credentials(base)
 	if err != nil {
