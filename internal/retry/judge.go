@@ -247,6 +247,12 @@ var (
 	// consequence is a line that says what has not been done, and not why.
 	consequence = once(`^((error|fatal):? )?(cannot|can't|could not|couldn't|failed to|unable to) ` +
 		`(clone|connect|download|fetch|publish|pull|push|reach|send|sync|upload)\b[^:]*$`)
+
+	// inDocument is a place in a file that a linter reads: what such a line quotes has not happened.
+	inDocument = once(`\.(conf|csv|html|ini|json|log|md|po|toml|tsv|txt|xml|ya?ml):\d+|\bline \d+ of `)
+
+	// position is the line that Node.js prints above the source code of an error: "/app/load.js:12".
+	position = once(`^(file://)?[^\s:]+:\d+$`)
 )
 
 // telling are the properties of an error that say what happened.
@@ -264,20 +270,47 @@ func plainLines(text string) []string {
 	if i := strings.Index(text, "\ngoroutine "); i >= 0 && strings.Contains(text[i:], " [") {
 		text = text[:i]
 	}
-	text, _, _ = strings.Cut(text, "\n    while executing\n") // of Tcl
+	for _, stack := range []string{"----- Native stack trace", "\n    while executing\n"} { // of Node.js, of Tcl
+		text, _, _ = strings.Cut(text, stack)
+	}
 	var lines []string
+
+	// inStack is true below `File "…", line 1` of Python, up to the next line that is not indented.
+	inStack := false
+
+	// source counts the lines of source code that may still follow a position of Node.js: one, and its caret.
+	source := 0
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(strings.Trim(strings.TrimSuffix(line, "\n"), "│╷╵\r"), " \t\r")
+		indented := line != "" && (line[0] == ' ' || line[0] == '\t')
 		switch {
-		case line == "", stackLine().MatchString(line), sourceLine().MatchString(line), isData(line):
+		case line == "":
+			source = 0
+			continue
+		case strings.HasPrefix(strings.TrimSpace(line), `File "`) && strings.Contains(line, `, line `):
+			inStack = true
+			continue
+		case inStack && indented:
+			continue
+		case source > 0:
+			source--
+			continue
+		case position().MatchString(line):
+			source = 2
+			continue
 		case caret().MatchString(line):
 			// The line above is source code as well, indented or, by psql, after "LINE 1:".
+			inStack = false
 			if last := len(lines) - 1; last >= 0 && (lines[last][0] == ' ' || strings.HasPrefix(lines[last], "LINE ")) {
 				lines = lines[:last]
 			}
-		default:
-			lines = append(lines, line)
+			continue
+		case stackLine().MatchString(line) || sourceLine().MatchString(line) || isData(line):
+			inStack = false
+			continue
 		}
+		inStack = false
+		lines = append(lines, line)
 	}
 	return lines
 }
@@ -293,8 +326,13 @@ var (
 	exceptionFirst = once(`^` + thrown + `*?` + className) // KeyError of "KeyError: Timeout"
 	exceptionLast  = once(`^` + thrown + `*` + className)  // KeyError of "load.py: KeyError: 3"
 
-	// curlError finds the exit code of curl in what it, or a caller of it, has printed.
-	curlError = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
+	// lastClass is the class at the end of a line of Ruby: "… (Errno::ECONNREFUSED)".
+	lastClass = once(`\((?:\w+::)*([A-Z]\w+)\)$`)
+
+	// curlError, rsyncError and subprocess find the exit code of a program in what it, or a caller of it, has printed.
+	curlError  = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
+	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
+	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
 
 	// coded finds what may be a code of codes: after a word such as code, status or errno, in brackets, or as a word
 	// of its own before a colon.
@@ -313,21 +351,37 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 			class, classType = m[1], ofClass(m[1])
 		}
 	}
-	// A TypeError of JavaScript is also what fetch throws without a network.
-	if classType == TypeCommandFailed && class != "TypeError" {
+	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" {
+		class, classType = m[1], ofClass(m[1])
+	}
+	// An EOFError of Ruby is a connection that the other side has closed; that of Python is the end of the input. A
+	// TypeError of JavaScript is also what fetch throws without a network.
+	closed := class == "EOFError" && strings.HasSuffix(line, ")")
+	if classType == TypeCommandFailed && class != "TypeError" && !closed {
 		return classType, "error " + class, false
 	}
 	if rule, ok := phrases[0].match(lower); ok {
 		return phrases[0].is, rule, false
 	}
-	if m := curlError().FindStringSubmatch(line); m != nil {
-		code, _ := strconv.Atoi(m[1])
-		if e, ok := exitOf([]string{"curl"}, code); ok {
-			// curl: (22) The requested URL returned error: 503
-			if status, ok := statusIn(lower); ok && e.soft {
-				return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
+	for _, program := range []struct {
+		name string
+		re   func() *regexp.Regexp
+	}{{"curl", curlError}, {"rsync", rsyncError}} {
+		if m := program.re().FindStringSubmatch(line); m != nil {
+			code, _ := strconv.Atoi(m[1])
+			if e, ok := exitOf([]string{program.name}, code); ok {
+				// curl: (22) The requested URL returned error: 503
+				if status, ok := statusIn(lower); ok && e.soft {
+					return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
+				}
+				return e.is, e.rule, e.soft && e.is == TypeNetwork && program.name == "rsync"
 			}
-			return e.is, e.rule, false
+		}
+	}
+	if m := subprocess().FindStringSubmatch(line); m != nil {
+		code, _ := strconv.Atoi(m[2])
+		if e, ok := exitOf([]string{m[1][strings.LastIndexByte(m[1], '/')+1:]}, code); ok {
+			return e.is, e.rule, e.soft
 		}
 	}
 	for _, m := range coded().FindAllStringSubmatch(line, -1) {
@@ -338,8 +392,8 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 		}
 	}
 
-	// In a line that judges a text only a status counts: what else it says is what the text says.
-	talksAbout := containsAny(lower, judging...)
+	// In a line about a document only a status counts: what else it says is what the document says.
+	talksAbout := containsAny(lower, judging...) || inDocument().MatchString(lower)
 	if !talksAbout {
 		if rule, ok := phrases[1].match(lower); ok {
 			return phrases[1].is, rule, false

@@ -270,11 +270,24 @@ func endsStatus(after string) bool {
 	})
 }
 
+// inStatusLine reports whether a number after the text is the status of a status line, whatever the reason is: servers
+// make up their own, as in "http/1.1 520 origin error".
+func inStatusLine(before string) bool {
+	version := before[strings.LastIndex(before, "http/")+1:]
+	return len(version) < len(before) && !strings.ContainsAny(version, "\"'") && strings.Count(version, " ") == 1
+}
+
+// saysStatus reports whether a number before the text is called a status there, as in "HTTP 503 error".
+func saysStatus(after string) bool {
+	word, _, _ := strings.Cut(strings.TrimPrefix(after, " "), " ")
+	return slices.Contains([]string{"error", "response", "status", "returned", "received", "unknown"}, word)
+}
+
 // statusIn returns the HTTP status of 400 or more that a line, in lower case, tells.
 func statusIn(line string) (int, bool) {
 	for i := 0; i+3 <= len(line); i++ {
 		if line[i] != '4' && line[i] != '5' || !isDigit(line[i+1]) || !isDigit(line[i+2]) ||
-			endsInWord(line[:i]) || startsWithWord(line[i+3:]) {
+			endsInWord(line[:i]) && !endsInE(line[:i]) || startsWithWord(line[i+3:]) {
 			continue
 		}
 		status, _ := strconv.Atoi(line[i : i+3])
@@ -288,6 +301,9 @@ func statusIn(line string) (int, bool) {
 	return 0, false
 }
 
+// endsInE reports whether a number follows the e of a code of npm, as in E503.
+func endsInE(before string) bool { return strings.HasSuffix(before, "code e") }
+
 // answersURL reports whether a number after the text is what a URL was answered with, as in "http://x/rows: 503".
 func answersURL(before string) bool {
 	url, ok := strings.CutSuffix(before, ": ")
@@ -298,6 +314,9 @@ func answersURL(before string) bool {
 // isStatus reports whether a number between two parts of a line, in lower case, is an HTTP status, and no port, line
 // number or count. What speaks for it comes first, then what speaks against it, then words that alone mean little.
 func isStatus(before, after string, status int) bool {
+	if endsInE(before) {
+		return true
+	}
 	// The reason follows: "503 service unavailable". nginx writes two of them in its own way.
 	rest := strings.Replace(strings.TrimLeft(after, " '\"():-"), "service temporarily un", "service un", 1)
 	rest = strings.Replace(rest, "time-out", "timeout", 1)
@@ -315,14 +334,16 @@ func isStatus(before, after string, status int) bool {
 	if strings.HasSuffix(before, "error(") && strings.HasPrefix(after, ",") { // HTTPError(503, …)
 		return true
 	}
-	// A test that wanted a status.
+	// A test that wanted a status, and the exit code of a program.
 	if i := strings.LastIndex(" "+left, " expected"); i >= 0 && !strings.ContainsAny(left[i:], "0123456789") {
+		return false
+	}
+	if endsIn(left, "exit code", "exit status", "return code") {
 		return false
 	}
 	switch {
 	case endsIn(left, beside()...):
-		word, _, _ := strings.Cut(strings.TrimPrefix(after, " "), " ") // HTTP 503 error
-		return endsClause(after) || check.Among("error response status returned received unknown", word)
+		return endsClause(after) || saysStatus(after) || inStatusLine(before)
 	case endsIn(left, besideAtEnds()...):
 		return endsStatus(after) && (left == "error" || containsAny(before, talking...))
 	}
