@@ -151,7 +151,7 @@ func (l *Adaptive) Rate(now time.Time) float64 {
 	}
 	passed := max(now.Sub(later(m.Refused, m.Hold)).Seconds(), 0)
 	if m.Guess > 0 {
-		return m.Most * math.Exp2(min(passed*m.Most/float64(m.Guess), 30))
+		return m.Most * math.Exp2(min(passed/max(float64(m.Guess)/m.Most, 1), 30))
 	}
 	x := passed/min(max(climb/m.Most, 2), 3600) - 1
 	if x > 10 {

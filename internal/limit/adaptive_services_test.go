@@ -205,6 +205,7 @@ func TestAServiceThatNobodyHasDescribedIsFoundOut(t *testing.T) {
 		{name: "3000 in a minute, in windows", service: service{rate: 50, window: time.Minute, base: 50 * ms, quick: 20, reach: 30 * ms}, calls: 9000},
 		{name: "5/s, bucket 10", service: service{rate: 5, burst: 10, base: 50 * ms, quick: 10, reach: 30 * ms}, calls: 1000},
 		{name: "0.5/s, bucket 2", service: service{rate: 0.5, burst: 2, base: time.Second, quick: 100, spread: 0.5}, calls: 1000},
+		{name: "0.1/s, agents of a minute", service: service{rate: 0.1, burst: 1, base: time.Minute, quick: 200, reach: 30 * ms}, calls: 300, slower: 2.5},
 		{name: "500/s, bucket 100", service: service{rate: 500, burst: 100, base: 50 * ms, quick: 40, reach: 5 * ms}, calls: 6000},
 		{name: "500/s, bucket 10", service: service{rate: 500, burst: 10, base: 50 * ms, quick: 40, reach: 5 * ms}, calls: 6000},
 		{name: "8 at once, refuses more", service: service{most: 8, base: 100 * ms, quick: 100, reach: 10 * ms}, calls: 2000, slower: 1.4},

@@ -79,6 +79,17 @@ func TestOverloadCutsOnceForCallsOfTheSameTime(t *testing.T) {
 	}
 }
 
+// While calls take minutes, nothing measures a guess. It must not run away meanwhile: then no refusal would bring it down.
+func TestAGuessDoublesOnceInASecondAtMost(t *testing.T) {
+	l := NewAdaptive(AdaptiveConfig{Min: 1, Max: 32})
+	for _, most := range []float64{0.5, 2, 4, 100, 1e6} {
+		l.mem.Most, l.mem.Guess, l.mem.Refused = most, 4, noon
+		if got := l.Rate(noon.Add(3 * time.Second)); got > 8*most {
+			t.Errorf("three seconds after a guess of %g/s: got %g/s, want %g/s at most", most, got, 8*most)
+		}
+	}
+}
+
 func TestARefusalThatGoesOnHoldsEverythingAsLongAsTheServiceAsks(t *testing.T) {
 	l := NewAdaptive(AdaptiveConfig{Min: 2, Max: 8})
 	now := noon

@@ -45,6 +45,7 @@ func TestClassifyTellsTheType(t *testing.T) {
 		"at capacity":                  {Failure{ExitCode: 1, Stderr: "Selected model is at capacity. Please try a different model."}, TypeServerError},
 		"an exact message":             {Failure{ExitCode: 1, Message: "Invalid API key", Exact: true, Stdout: `{"network":"x"}`, Stderr: "timeout"}, TypeAuth},
 		"an exact message that tells":  {Failure{ExitCode: 1, Message: "HTTP 503", Exact: true, Stdout: `"rate limit"`}, TypeServerError},
+		"a conversation":               {Failure{ExitCode: 1, Message: "It failed", Exact: true, Stdout: "The server gives:\nHTTP/1.1 503 Service Unavailable\n"}, TypeCommandFailed},
 		"exit 1":                       {Failure{ExitCode: 1, Stderr: "5000 items, 1.503 s, error x500"}, TypeCommandFailed},
 		"a command named in the text":  {Failure{ExitCode: 1, Stderr: "foo: command not found"}, TypeCommandFailed},
 		"interrupted by its own means": {Failure{ExitCode: 130}, TypeCommandFailed},

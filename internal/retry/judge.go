@@ -11,7 +11,7 @@ import (
 )
 
 // Judge returns the type of a failure and the name of the rule that told it, which is empty for command_failed by
-// default. Programs are those of the command, in the order in which they stand there: the exit code may be that of any.
+// default. Programs are those whose exit code it may be, in the order in which they stand in the command.
 //
 // What counts, in this order: what the step knows of itself (f.Type); a limit of time; a signal, or the code that a
 // shell gives for one; a program that is missing; a machine that has run out of something; the documented exit code of
@@ -43,9 +43,10 @@ func Judge(f Failure, programs []string) (Type, string) {
 	}
 
 	e, known := exitOf(programs, f.ExitCode)
-	// Beside others a program says how it failed: which of them did is not known. Only timeout ends others.
-	alone := len(programs) < 2 || ofItself(programs) || known && e.programs == "timeout"
-	if known && !e.soft && alone {
+	// Beside others curl says how it failed, and a script may end with any code.
+	others := len(programs) > 1 && (slices.Contains(programs, "curl") ||
+		slices.Contains(programs[:len(programs)-1], "exit"))
+	if known && !e.soft && !others {
 		return e.is, e.rule
 	}
 	if rule, ok := summary(f); ok {
@@ -84,6 +85,9 @@ func byText(f Failure) (t Type, rule string, said bool) {
 			said = i == 0
 			break
 		}
+	}
+	if f.Exact { // its stdout is a conversation, which may be about anything
+		return TypeCommandFailed, "", said
 	}
 	// curl -i prints a status line, whatever was done with the output afterwards.
 	for line := range strings.Lines(f.Stdout) {
