@@ -354,17 +354,6 @@ type ScaleRequested struct {
 	Workers int `json:"workers,omitempty"`
 }
 
-// SlotsOf returns the number of slots that a job has from an event on. It reports false for other events.
-func SlotsOf(e Event) (slots int, ok bool) {
-	switch e := e.(type) {
-	case JobStarted:
-		return e.MaxParallel, true
-	case ScaleRequested:
-		return e.MaxParallel, true
-	}
-	return 0, false
-}
-
 // SkipRequested says that an item is not to run (any more). An AgentFailed with action skip settles it: at
 // once if it has begun, else when its turn comes.
 type SkipRequested struct {

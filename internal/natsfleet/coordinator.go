@@ -389,13 +389,15 @@ func (c *coordinator) endAll(ctx context.Context) {
 	}
 	c.setStop(how)
 	pause(c.life, c.c.Grace+patience)
-	c.turn(func(s *jobState) { s.leave(ctx) })
+	c.turn(func(s *jobState) { s.leave(func(f *flight) bool { return f.of == ctx }) })
 }
 
-// leave leaves attempts to the run after this one: those that were submitted with a context, or all with nil.
-func (s *jobState) leave(of context.Context) {
+func anyFlight(*flight) bool { return true }
+
+// leave leaves some attempts to the run after this one.
+func (s *jobState) leave(which func(*flight) bool) {
 	for token, f := range s.flights {
-		if of == nil || f.of == of {
+		if which(f) {
 			delete(s.flights, token)
 			s.ledger.Leave(token)
 			f.cancel()

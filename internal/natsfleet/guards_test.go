@@ -50,12 +50,13 @@ func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
 					t.Error(err)
 				}
 				for _, n := range nodes {
-					short := n.Short
+					var short strings.Builder
+					short.WriteString(n.Short)
 					for _, j := range n.Jobs {
-						short += j.Short
+						short.WriteString(j.Short)
 					}
-					if (n.Name == "small") != strings.Contains(short, "free disk space is 3 MB, min_free_disk is 5.0 GB") {
-						t.Errorf("worker %s says %q", n.Name, short)
+					if (n.Name == "small") != strings.Contains(short.String(), "free disk space is 3 MB, min_free_disk is 5.0 GB") {
+						t.Errorf("worker %s says %q", n.Name, short.String())
 					}
 				}
 				room.Store(true)
