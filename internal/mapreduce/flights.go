@@ -118,7 +118,8 @@ func (p *pool) inWorkspace(a *agent.Attempt, base, resolve string) {
 	}
 }
 
-// startWorker runs an attempt on a goroutine of its own, or gives it to the fleet.
+// startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one. One for a
+// fleet does not keep its goroutine.
 func (p *pool) startWorker(a agent.Attempt) {
 	if p.job.fleet != nil && a.ItemID != "" {
 		token := a.Token // the function is kept while the attempt is out, which holds no attempt then
@@ -126,12 +127,19 @@ func (p *pool) startWorker(a agent.Attempt) {
 		p.submit(a)
 		return
 	}
-	ctx := p.runners.ctx
+	t := task{p.runners.ctx, a}
 	if f := p.flights[a.Token]; f != nil {
-		ctx, f.end = context.WithCancelCause(ctx)
+		t.ctx, f.end = context.WithCancelCause(p.runners.ctx)
 	}
-	p.job.agents.Go(func() error {
-		p.job.execute(ctx, a)
-		return nil
-	})
+	select {
+	case p.runners.idle <- t:
+	default:
+		p.job.agents.Go(func() error {
+			p.job.execute(t.ctx, t.attempt)
+			for t := range p.runners.idle {
+				p.job.execute(t.ctx, t.attempt)
+			}
+			return nil
+		})
+	}
 }

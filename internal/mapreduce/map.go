@@ -87,6 +87,7 @@ func (j *owner) runPool(ctx context.Context, s source, due, alone []dueItem) (Re
 		suspects: suspects{waiting: alone, out: -1}, submitter: submitter{room: make(chan struct{}, 1)},
 	}
 	defer p.runners.kill(nil)
+	defer close(p.runners.idle)
 	if err := p.makeTemplate(); err != nil {
 		return Result{}, err
 	}

@@ -81,6 +81,7 @@ func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult)
 func (j *owner) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, halted *Result, err error) {
 	p := j.poolOfNone(ctx)
 	p.runners.running = 1
+	defer close(p.runners.idle)
 	defer p.runners.kill(nil)
 	p.startWorker(a)
 	p.run(ctx)

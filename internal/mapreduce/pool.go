@@ -52,6 +52,9 @@ type runners struct {
 	ctx  context.Context
 	kill context.CancelCauseFunc
 
+	// idle is received from by goroutines that wait for another attempt. They end when it is closed.
+	idle chan task
+
 	// running is the number of agents that have not ended.
 	running int
 
@@ -60,8 +63,9 @@ type runners struct {
 }
 
 func newRunners(ctx context.Context) runners {
-	ctx, kill := context.WithCancelCause(ctx)
-	return runners{ctx: ctx, kill: kill}
+	c := runners{idle: make(chan task)}
+	c.ctx, c.kill = context.WithCancelCause(ctx)
+	return c
 }
 
 // busy reports whether an agent is at work, or its slot not free yet.
@@ -88,6 +92,12 @@ type ending struct {
 
 	// fleetHeld means that the fleet knows that the job stops.
 	fleetHeld bool
+}
+
+// task is an attempt for a goroutine, and what ends it.
+type task struct {
+	ctx     context.Context
+	attempt agent.Attempt
 }
 
 // submitter counts the attempts on their way to the fleet. Each is held as a whole until the fleet has it, and all that

@@ -49,16 +49,23 @@ var hasPidfd = sync.OnceValue(func() bool {
 	return true
 })
 
+// devNull stays open for all commands.
+var devNull = sync.OnceValues(openNull)
+
+func openNull() (int, error) { return unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0) }
+
 func startPolled(c Command) (child, error) {
 	cmd := c.command()
 	if cmd.Err != nil {
 		return nil, startError(c, cmd.Err)
 	}
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+	null, err := devNull()
+	if err != nil { // when it was first asked for; it need not be so now
+		if null, err = openNull(); err != nil {
+			return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+		}
+		defer func() { _ = unix.Close(null) }()
 	}
-	defer func() { _ = unix.Close(null) }()
 	p := &polled{pidfd: -1, streams: [2]stream{{fd: -1}, {fd: -1}}}
 	ends := [3]uintptr{uintptr(null), uintptr(null), uintptr(null)}
 	pipes, err := p.connect(&ends, c)

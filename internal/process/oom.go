@@ -6,36 +6,40 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync"
 )
 
 // OOMKills counts the processes that the kernel has killed for lack of memory: those of the control group of
 // prodigy and of groups below it, or, where that cannot be told, those of the whole machine. Only on Linux is
 // there such a count. It is safe for concurrent use; a nil OOMKills knows of none.
 type OOMKills struct {
-	file io.ReaderAt // that has the count, which stays open, since each command reads it
+	paths []string // of files that may have the count, the best first
+	find  sync.Once
+	file  io.ReaderAt // nil: there is none
 }
 
 // NewOOMKills returns the count of this system.
-func NewOOMKills() *OOMKills { return oomKillsIn(oomCounts()) }
-
-// oomKillsIn returns the count in the first of some files that has one.
-func oomKillsIn(paths []string) *OOMKills {
-	for _, path := range paths {
-		file, err := os.Open(path)
-		if err != nil {
-			continue
-		}
-		if _, ok := oomCount(file); ok {
-			return &OOMKills{file}
-		}
-		_ = file.Close()
-	}
-	return nil
-}
+func NewOOMKills() *OOMKills { return &OOMKills{paths: oomCounts()} }
 
 // count returns how many processes have been killed so far. It reports false if that cannot be told.
 func (k *OOMKills) count() (int64, bool) {
 	if k == nil {
+		return 0, false
+	}
+	k.find.Do(func() {
+		for _, path := range k.paths {
+			file, err := os.Open(path)
+			if err != nil {
+				continue
+			}
+			if _, ok := oomCount(file); ok {
+				k.file = file // stays open, since each command reads it
+				return
+			}
+			_ = file.Close()
+		}
+	})
+	if k.file == nil {
 		return 0, false
 	}
 	return oomCount(k.file)

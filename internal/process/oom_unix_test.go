@@ -29,7 +29,7 @@ func TestACommandKilledForMemoryIsToldFromOthers(t *testing.T) {
 			if err := os.WriteFile(file, []byte("low 0\noom 3\noom_kill 4\noom_group_kill 0\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			exit, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", c.script}, OOM: oomKillsIn([]string{"/nowhere", file}), Timeout: time.Second})
+			exit, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", c.script}, OOM: &OOMKills{paths: []string{"/nowhere", file}}, Timeout: time.Second})
 			if err != nil || exit.OOM != c.want {
 				t.Errorf("got %+v, %v, want OOM %v", exit, err, c.want)
 			}
