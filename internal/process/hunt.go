@@ -183,7 +183,7 @@ func (o owner) hunt(running []record) *hunt {
 	return newHunt(func(m member) bool {
 		r, known := recorded[m.group]
 		switch {
-		case known && m.pid == m.group && m.start == r.startID:
+		case known && m.pid == m.group && m.hasStartID(r.startID):
 			return true
 		case !known && o.boot == BootID():
 			r.mark = o.mark

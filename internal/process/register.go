@@ -138,6 +138,15 @@ type record struct {
 	mark    string
 }
 
+// hasStartID reports whether m is the process that had this startID. It may have been recorded in either form.
+func (m member) hasStartID(startID string) bool {
+	if m.start == startID {
+		return true
+	}
+	now, ok := startIDOf(m.pid)
+	return ok && now == startID
+}
+
 func (r record) text() []byte { return line(strconv.Itoa(r.pid), r.startID, r.boot, r.mark) }
 
 // owner is who keeps a register, and what its commands have in common.
