@@ -33,18 +33,10 @@ func TestProgramsRunWithoutAShellAsWithOne(t *testing.T) {
 			l := newLab(t, shell) // before any program starts: one that starts while another is written keeps that busy
 			t.Parallel()
 			rnd := rand.New(rand.NewPCG(1, 2))
-			var group errgroup.Group
-			group.SetLimit(2 * runtime.GOMAXPROCS(0))
-			for range rounds {
+			l.compareMany(t, rounds, rounds/6, func(int) func() {
 				e := l.experiment(rnd)
-				group.Go(func() error { l.compare(t, e); return nil })
-			}
-			if err := group.Wait(); err != nil {
-				t.Fatal(err)
-			}
-			if n := int(l.without.Load()); n < rounds/6 {
-				t.Errorf("got %d of %d commands run without a shell, want a sixth at least", n, rounds)
-			}
+				return func() { l.compare(t, e) }
+			})
 		})
 	}
 }
@@ -111,6 +103,24 @@ func newLab(t *testing.T, shell string) *lab {
 		return exit, err
 	}
 	return l
+}
+
+// compareMany makes the comparisons that next prepares, some at a time. At least so many of their commands must run
+// without a shell.
+func (l *lab) compareMany(t *testing.T, rounds, least int, next func(n int) func()) {
+	t.Helper()
+	var group errgroup.Group
+	group.SetLimit(2 * runtime.GOMAXPROCS(0))
+	for n := range rounds {
+		compare := next(n)
+		group.Go(func() error { compare(); return nil })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := int(l.without.Load()); n < least {
+		t.Errorf("got %d of %d commands run without a shell, want %d at least", n, rounds, least)
+	}
 }
 
 // furnish makes programs that say how they were started, and files that are none.

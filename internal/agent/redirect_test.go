@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/testenv"
 )
@@ -28,18 +26,10 @@ func TestRedirectionsLeaveTheSameWithoutAShellAsWithOne(t *testing.T) {
 	rounds := 2000 / testenv.OneIn(20, 10)
 	l := newYard(t)
 	rnd := rand.New(rand.NewPCG(3, 4))
-	var group errgroup.Group
-	group.SetLimit(2 * runtime.GOMAXPROCS(0))
-	for n := range rounds {
+	l.compareMany(t, rounds, rounds/20, func(n int) func() {
 		e := l.redirection(rnd, n)
-		group.Go(func() error { l.compareFiles(t, e); return nil })
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if n := int(l.without.Load()); n < rounds/20 {
-		t.Errorf("got %d of %d commands run without a shell, want a twentieth at least", n, rounds)
-	}
+		return func() { l.compareFiles(t, e) }
+	})
 }
 
 // TestRedirectionsOfEachKindNeedAShellOrNot names what is opened without one.

@@ -57,8 +57,8 @@ func (f *Filter) Match(item json.RawMessage) bool {
 	return f.root.holds(func(path []step) (Value, bool) { return inItem(v, path) })
 }
 
-// Mismatch returns a comparison whose field is a text in the item and that wants a number or a boolean, or the other
-// way round, as it is written. It is empty if there is none.
+// Mismatch returns, as it is written, a comparison that cannot hold for the item: its field is a text there and it
+// compares with a number or a boolean, or the other way round. Without such a comparison it returns "".
 func (f *Filter) Mismatch(item json.RawMessage) string {
 	for _, t := range f.TypedComparisons {
 		v, _ := inItem(ValueOf(item), t.field)

@@ -1,7 +1,7 @@
 package filter
 
-// TypedComparison is a comparison of a field with constants of one type. A text is never equal to a number or a boolean,
-// so the comparison holds for no item whose field has the other type.
+// TypedComparison is a comparison of a field with constants of one type. A text is never equal to a number or a
+// boolean, so the comparison holds for no item whose field has the other type.
 type TypedComparison struct {
 	At      int    // where it starts, in bytes
 	Written string // how it is written

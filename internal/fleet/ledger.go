@@ -55,7 +55,8 @@ type Ending struct {
 	Instance string // whose report that is; empty if there is none
 }
 
-// LostAttempt is an attempt that was given up since its worker was silent. Its worker may come back and say how it has ended.
+// LostAttempt is an attempt that was given up since its worker was silent. Its worker may come back and say how it
+// has ended.
 type LostAttempt struct {
 	Token    int64
 	ItemID   string

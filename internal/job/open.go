@@ -66,8 +66,8 @@ type LogConfig struct {
 	CheckpointRecords int64
 }
 
-// Create begins the log of a new job and the files that follow from it. The caller holds the lock of the job, and closes
-// what is returned, also after an error.
+// Create begins the log of a new job and the files that follow from it. The caller holds the lock of the job, and
+// closes what is returned, also after an error.
 func Create(place jobs.Job, o Options) (*Opened, error) {
 	j := &Opened{Fold: NewFold(o.Policy), place: place, options: o}
 	return j, j.create()

@@ -436,7 +436,8 @@ func Output(place jobs.Job, o events.ItemOutput) (string, error) {
 		return "", Unusable(place, err)
 	}
 	if found := jobs.ChecksumOf(data); o.OutputCRC != "" && found != o.OutputCRC {
-		return "", Unusable(place, fmt.Errorf("%s: checksum is %q, but its %d bytes have %q (to see what is damaged: prodigy fsck %s)",
+		return "", Unusable(place, fmt.Errorf(
+			"%s: checksum is %q, but its %d bytes have %q (to see what is damaged: prodigy fsck %s)",
 			path, o.OutputCRC, len(data), found, place.ID))
 	}
 	return string(data), nil

@@ -282,7 +282,7 @@ type Result struct {
 type MergeResult struct {
 	Base    string `json:"base,omitempty"`
 	Head    string `json:"head,omitempty"`
-	Branch  string `json:"branch,omitempty"`  // that has the result; empty if nothing was merged, or it could not be moved
+	Branch  string `json:"branch,omitempty"`  // that was moved to the result, if one was
 	Hidden  string `json:"-"`                 // the ref that always has it
 	Into    string `json:"into,omitempty"`    // the branch that was fast-forwarded to it
 	Merged  int    `json:"merged,omitempty"`  // items whose work is in the result

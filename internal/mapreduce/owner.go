@@ -155,8 +155,8 @@ type parking struct {
 	slot  int // that it had when it began to wait
 	due   time.Time
 
-	// wake gets the slot in which the agent continues. It has room for that one value, so that the owner never waits for
-	// an agent.
+	// wake gets the slot in which the agent continues. It has room for that one value, so that the owner never waits
+	// for an agent.
 	wake chan int
 
 	// turn means that the agent takes a turn of the limit of starts, if there is one.

@@ -371,7 +371,8 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd) bool 
 	lost, isLost := errors.AsType[*agent.LostError](e.err)
 	var h fleet.Holder
 	if isLost && by.Instance == "" {
-		h, _ = s.ledger.Lose(fleet.LostAttempt{Token: f.Token, ItemID: f.ItemID, Index: f.ItemIndex, Number: f.Number}, f.ID)
+		lost := fleet.LostAttempt{Token: f.Token, ItemID: f.ItemID, Index: f.ItemIndex, Number: f.Number}
+		h, _ = s.ledger.Lose(lost, f.ID)
 	} else {
 		h, _ = s.ledger.End(by)
 	}

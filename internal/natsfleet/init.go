@@ -353,8 +353,8 @@ func certificates(hosts []broker) (ca, server, serverKey string) {
 		block("PRIVATE KEY", check.Must(x509.MarshalPKCS8PrivateKey(key)))
 }
 
-// makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, it writes
-// nothing.
+// makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, it
+// writes nothing.
 func makeFiles(dir string, files map[string]string) ([]string, error) {
 	texts := map[string]string{}
 	for name, text := range check.ByKey(files) {

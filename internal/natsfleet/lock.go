@@ -95,7 +95,7 @@ func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 	}
 }
 
-// readLock returns the entry of a job and its revision, which is 0 if there is none.
+// readLock returns the entry of a job and its revision. The revision is 0 if the job has no entry.
 func readLock(ctx context.Context, kv jetstream.KeyValue, key string) (held lockEntry, revision uint64, err error) {
 	e, err := kv.Get(ctx, key)
 	if err != nil {
@@ -105,8 +105,8 @@ func readLock(ctx context.Context, kv jetstream.KeyValue, key string) (held lock
 	return held, e.Revision(), err
 }
 
-// writeLock writes the entry of a job that has a revision, or makes it when that is 0, and returns the new revision. With
-// isConflict somebody else has written it meanwhile.
+// writeLock writes the entry of a job that has a revision, or makes it when that is 0, and returns the new revision.
+// With isConflict somebody else has written it meanwhile.
 func writeLock(ctx context.Context, kv jetstream.KeyValue, key string, data []byte, revision uint64) (uint64, error) {
 	if revision == 0 {
 		return kv.Create(ctx, key, data)

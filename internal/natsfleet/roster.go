@@ -92,7 +92,9 @@ func (b workerBook) hostOf(instance string) string {
 
 // nodes returns the workers that have something of the job, which waits for word of them. every is how often each
 // should say something, and held returns the tokens of what one has.
-func (b workerBook) nodes(key, jobID string, every time.Duration, held func(instance string) []int64, now time.Time) (list []fleet.Node) {
+func (b workerBook) nodes(
+	key, jobID string, every time.Duration, held func(instance string) []int64, now time.Time,
+) (list []fleet.Node) {
 	for instance, w := range b {
 		if tokens := held(instance); len(tokens) > 0 && !w.at.IsZero() {
 			list = append(list, fleet.Node{

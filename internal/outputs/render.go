@@ -36,8 +36,8 @@ func rendered(entries iter.Seq2[Entry, error], render func(s Source, first bool)
 	}
 }
 
-// Rendering returns a function that makes of each entry of a command what people see of it. It is for one goroutine at a
-// time.
+// Rendering returns a function that makes of each entry of a command what people see of it. It is for one goroutine
+// at a time.
 func Rendering(render func(s Source, first bool) Renderer) func(Entry) Entry {
 	open := map[Source]Renderer{}
 	return func(e Entry) Entry { return renderedEntry(e, open, render) }

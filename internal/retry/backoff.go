@@ -105,8 +105,8 @@ func (p Policy) Computed(n int) time.Duration {
 
 func (p Policy) strategy() Strategy { return cmp.Or(p.Backoff.Strategy, Exponential) }
 
-// Explain describes how the delay before retry n (1 is the first) is computed, as in "exponential backoff: 30s, which is
-// max_delay; jitter full: between 0s and 30s". Previous is the delay before that, 0 for the first retry.
+// Explain describes how the delay before retry n (1 is the first) is computed, as in "exponential backoff: 30s, which
+// is max_delay; jitter full: between 0s and 30s". Previous is the delay before that, 0 for the first retry.
 func (p Policy) Explain(n int, previous time.Duration) string {
 	computed := p.Computed(n)
 	text := fmt.Sprintf("%s backoff: %s", p.strategy(), duration.Format(computed))

@@ -154,7 +154,7 @@ func (t *tracer) find(item string, levels ...level) *span {
 	return nil
 }
 
-// run returns the span of the run; that of the job while there is none.
+// run returns the span of the run, or the span of the job between two runs.
 func (t *tracer) run() events.TraceContext {
 	if s := t.find("", atRun); s != nil {
 		return s.TraceContext

@@ -20,7 +20,9 @@ var sequences = sync.OnceValue(func() *regexp.Regexp {
 
 // rewritten matches what a line showed before a carriage return, such as the earlier states of a bar of progress, if
 // text follows. Colours that are set before the text are in the group, too.
-var rewritten = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^.*\r((?:\x1b[^m]*m)*[^\x1b\r\n])`) })
+var rewritten = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^.*\r((?:\x1b[^m]*m)*[^\x1b\r\n])`)
+})
 
 // unescaped returns what a command printed without what steers a terminal, except for the groups of sequences, which
 // kept can refer to.

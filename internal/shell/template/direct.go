@@ -51,8 +51,10 @@ func (c *compiler) plainCommand(file *syntax.File) ([]argument, []process.Redire
 var redirections = map[string]process.Redirect{
 	"2>&1": {FD: 2, To: 1}, ">&2": {FD: 1, To: 2}, "1>&2": {FD: 1, To: 2},
 	"</dev/null": {FD: 0, To: process.Null}, "0</dev/null": {FD: 0, To: process.Null},
-	">/dev/null": {FD: 1, To: process.Null}, "1>/dev/null": {FD: 1, To: process.Null}, "2>/dev/null": {FD: 2, To: process.Null},
-	">>/dev/null": {FD: 1, To: process.Null}, "1>>/dev/null": {FD: 1, To: process.Null}, "2>>/dev/null": {FD: 2, To: process.Null},
+	">/dev/null": {FD: 1, To: process.Null}, "1>/dev/null": {FD: 1, To: process.Null},
+	"2>/dev/null": {FD: 2, To: process.Null},
+	">>/dev/null": {FD: 1, To: process.Null}, "1>>/dev/null": {FD: 1, To: process.Null},
+	"2>>/dev/null": {FD: 2, To: process.Null},
 }
 
 // standsAlone reports whether every shell sees the operator of r where the parser does: some take the end of a

@@ -93,7 +93,8 @@ func (n Names) Open() Names {
 	return n
 }
 
-// Before returns n for texts whose author may name what steps leave that have not run yet. Messages say so of these names.
+// Before returns n for texts whose author may name what steps leave that have not run yet. Messages say so of these
+// names.
 func (n Names) Before(names []string) Names {
 	n.later += " " + strings.Join(names, " ")
 	return n

@@ -224,8 +224,8 @@ func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 	return inner
 }
 
-// isData reports whether a ref is filled in by the shell outside of the nested code that it stands in: ssh host "rm ${item.path|sh}". A
-// number can be too, where the environment may not arrive.
+// isData reports whether the outer shell fills a ref in, before the nested code that holds it is parsed, as in
+// ssh host "rm ${item.path|sh}". A number can be filled in so too, where the environment may not arrive.
 func (r *ref) isData(remote string) bool {
 	return r.kind == dotted && (r.expr.has("sh") || r.expr.has("raw") || r.expr.has("int") && remote != "")
 }
