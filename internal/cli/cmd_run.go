@@ -94,13 +94,22 @@ func (o runOptions) checkedAs() mapreduce.Config {
 // runAll runs workflows one after the other, until one does not end with exit code 0. It looks for mistakes in all of
 // several ones first. A file that is missing may be made by the workflows before.
 func runAll(ctx context.Context, con *console, o runOptions, paths []string) error {
-	for i := range paths {
+	var stdin string // the workflow that reads it
+	for i, path := range paths {
+		if len(paths) == 1 {
+			break
+		}
 		c := o.checkedAs()
 		c.InputMayCome = i > 0
-		if len(paths) > 1 {
-			if _, err := load(ctx, paths[i], c, o.settings, settings.ToPlan); err != nil {
-				return err
+		w, err := load(ctx, path, c, o.settings, settings.ToPlan)
+		if err != nil {
+			return err
+		}
+		if w.Map != nil && w.Map.Input.Stdin {
+			if stdin != "" {
+				return refusef("%s and %s both read items from stdin, which can only be read once", stdin, path)
 			}
+			stdin = path
 		}
 	}
 	out, errs, secrets := con.out, con.err, con.secrets
