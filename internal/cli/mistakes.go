@@ -78,6 +78,18 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q", args[0])
 }
 
+// checkExclusive returns a usage error if flags are given that exclude each other. The error of cobra, which ends with
+// "; [rate delay] were all set", is not a usage error.
+func checkExclusive(cmd *cobra.Command, _ []string) error {
+	err := cmd.ValidateFlagGroups()
+	if err == nil {
+		return nil
+	}
+	_, given, _ := strings.Cut(err.Error(), "; [")
+	given, _, _ = strings.Cut(given, "]")
+	return usagef("--%s cannot be used together", strings.ReplaceAll(given, " ", " and --"))
+}
+
 // wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	// the flag is one of a command that there is not

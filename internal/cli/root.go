@@ -134,6 +134,7 @@ func newBareRoot(con *console) *cobra.Command {
 	root.SetOut(con.text())
 	root.SetErr(con.err)
 	root.SetFlagErrorFunc(wrongFlag)
+	root.PersistentPreRunE = checkExclusive
 	arrangeHelp(root)
 	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "disable colors (env: NO_COLOR)")
 	return root
