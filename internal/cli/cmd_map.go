@@ -227,8 +227,8 @@ func (o *mapOptions) checkWords(lists []string, dashed bool) error {
 	case len(words) > 1 && words[1] == "--" && isMissing(words[0]):
 		return usagef("unexpected argument %q before --; for a file of items: -a FILE", words[0])
 	case len(words) > 1 && strings.HasPrefix(words[1], "-") && strings.Contains(words[0], " ") && isMissing(words[0]):
-		return usagef("%q is not a program; flags come before the command: prodigy map %s %s", words[0], words[1],
-			quoted(words[0]))
+		return usagef("%q is not a program; flags come before the command: prodigy map %s", words[0],
+			shellWords(slices.Concat(words[1:], words[:1], lists)))
 	}
 	for _, word := range words {
 		if check.Among(operators, word) || strings.HasPrefix(word, ">") {
@@ -361,7 +361,7 @@ func (o *mapOptions) asRefusal(err error) error {
 	return refusef("%s", strings.Join(texts, "\n"))
 }
 
-// saveAs writes the workflow file, and prints the command that does the same with it.
+// saveAs writes the workflow file, and prints a command that runs it.
 func (o *mapOptions) saveAs(con *console, source []byte) error {
 	if o.save == "-" {
 		_, err := con.out.Write(source)
