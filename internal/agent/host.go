@@ -109,7 +109,7 @@ type AgentAsk struct {
 	Model   string    `json:"model,omitempty"`    // that it is to use; empty means the CLI decides
 	Step    string    `json:"step"`               // label
 	MaxCost limit.USD `json:"max_cost,omitempty"` // of the step; 0 if it has none
-	Inside  int64     `json:"inside,omitempty"`   // the ID of a start that is not reported before this one has ended; 0: none
+	Inside  int64     `json:"inside,omitempty"`   // the ID of a start that is not reported before this one has ended; 0 means none
 }
 
 // AgentTicket is a start of an AI coding CLI that was admitted.
