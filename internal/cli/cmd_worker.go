@@ -64,6 +64,7 @@ signal stops them and returns them to the job, to run on another worker.`,
 	}
 	f := cmd.Flags()
 	o.broker.add(cmd, "join", "the broker")
+	formerly(cmd, map[string]string{"fleet": "join"}) // as the other commands name it
 	f.Var(positive(&o.slots), "slots", "maximum number of items to run at a time (default: number of CPUs)")
 	f.Var(labelsFlag(&o.labels), "label", "worker label, matched by requires (repeatable)")
 	f.Var(repeated(&o.trust), "trust",
