@@ -233,7 +233,8 @@ func advice(err error) string {
 	var files *job.FilesError
 	switch {
 	case errors.As(err, &locked):
-		return fmt.Sprintf("'prodigy status%s --watch' shows its progress.", named(locked.JobID))
+		return fmt.Sprintf("'prodigy status%[1]s --watch' shows its progress; if it is paused, 'prodigy continue%[1]s' continues it.",
+			named(locked.JobID))
 	case jobs.CannotWrite(err):
 		return "Free disk space, or make the directory writable."
 	case process.Short(err):
