@@ -275,7 +275,7 @@ func (p *printer) print(r events.Record) {
 		events.RetriesHeld, events.RetriesAllowed:
 		p.say(r, events.Say(r).Line())
 	case events.SkipRequested:
-		p.say(r, events.Say(r).Named(e.ItemID))
+		p.say(r, "item "+e.ItemID+": "+events.Say(r).Line())
 	case events.AgentStraggling:
 		if p.flood.Admit("stragglers") {
 			p.say(r, events.Say(r).Named(e.ItemID))
