@@ -127,6 +127,9 @@ func testFiles(args []string) ([]string, error) {
 		if isFile(arg) && !isTestFile(arg) {
 			ext := filepath.Ext(arg)
 			root = strings.TrimSuffix(arg, ext) + testSuffix + ext
+			if !isFile(root) {
+				return nil, refusef("%s has no tests: %s not found", arg, root)
+			}
 		}
 		before := len(files)
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -77,8 +77,8 @@ func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	return limits
 }
 
-// checkTimeouts reports settings that contradict each other, and sets the timeouts of the steps. config is the block of
-// timeout_config, or nil.
+// checkTimeouts reports settings that contradict each other, warns of those without effect, and sets the timeouts of
+// the steps. config is the block of timeout_config, or nil.
 func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 	if config == nil {
 		return
@@ -87,6 +87,12 @@ func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 		r.fail(config.written["agent_timeout_secs"].key,
 			`"agent_timeout_secs" is set twice (also on line %d)`,
 			phase.written["agent_timeout_secs"].key.Line)
+	}
+	unused := map[TimeoutPolicy]string{PerCommand: "agent_timeout_secs", PerAgent: "command_timeouts"}
+	for _, b := range []*block{phase, config} {
+		if e, ok := b.written[unused[m.Timeouts.Policy]]; ok {
+			r.warn(e.key, "%q has no effect with \"timeout_policy: %s\"", e.name, m.Timeouts.Policy)
+		}
 	}
 	if m.Timeouts.Policy == PerAgent {
 		m.Timeouts.Commands = nil
