@@ -4,15 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/check"
 	"prodigy/internal/process"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
@@ -36,7 +35,7 @@ type listed struct {
 }
 
 // onePlaceholder matches a text that is nothing but one placeholder.
-var onePlaceholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[A-Za-z_][^${}]*\}$`) })
+var onePlaceholder = check.Regexp(`^\$\{[A-Za-z_][^${}]*\}$`)
 
 func buildForeach(c *compiler, s *step, n scopeNames) command {
 	f := &foreach{Foreach: s.Foreach}

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"prodigy/internal/check"
@@ -136,9 +134,7 @@ func (r *Reading) limitUse() (u LimitUse) {
 const maxUnix = 7_258_118_400
 
 // sessionID matches what SessionID takes.
-var sessionID = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,199}$`)
-})
+var sessionID = check.Regexp(`^[0-9A-Za-z][0-9A-Za-z._-]{0,199}$`)
 
 // SessionID returns the session of the run, as far as it is known by now. A text that might be more than an id
 // is none: it becomes an argument.

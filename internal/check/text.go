@@ -84,7 +84,12 @@ func LastWritten(line string) string {
 }
 
 // colour is what sets the colour of a terminal (ECMA-48, 8.3.117).
-var colour = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;]*m`) })
+var colour = Regexp(`\x1b\[[0-9;]*m`)
+
+// Regexp returns a regular expression that is compiled when it is asked first: most runs need few of them.
+func Regexp(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // WithoutColours removes the colours of a terminal, which stand in the middle of phrases: "\x1b[31merror\x1b[0m: …".
 func WithoutColours(text string) string {

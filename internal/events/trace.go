@@ -3,9 +3,7 @@ package events
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strconv"
-	"sync"
 
 	"prodigy/internal/check"
 )
@@ -26,9 +24,7 @@ type TraceContext struct {
 const TraceSampled = 1
 
 // traceparent matches the form of version 00, 00-{trace}-{span}-{flags}, and what later versions may put after it.
-var traceparent = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})((?s:-.*)?)$`)
-})
+var traceparent = check.Regexp(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})((?s:-.*)?)$`)
 
 // ParseTrace reads the value of a traceparent. It reports false if the text is not valid.
 func ParseTrace(text string) (TraceContext, bool) {

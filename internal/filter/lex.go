@@ -2,12 +2,12 @@ package filter
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"prodigy/internal/check"
 )
 
 type tokenKind int
@@ -57,13 +57,11 @@ type lexer struct {
 }
 
 // tokenForms match the tokens at the start of a text: a number, a text, what stands in ${…}, a word and a sign.
-var tokenForms = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)` +
-		`|("(?s:\\.|[^"\\])*"|'(?s:\\.|[^'\\])*')` +
-		`|\$\{((?s:\\.|\["(?:\\.|[^"\\])*"|\['(?:\\.|[^'\\])*'|[^}\\])*)\}` +
-		`|([\pL_][\pL\p{Nd}\pM_-]*)` +
-		`|(==|!=|<=|>=|&&|\|\||[=<>!()\[\],.]))`)
-})
+var tokenForms = check.Regexp(`^(?:(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)` +
+	`|("(?s:\\.|[^"\\])*"|'(?s:\\.|[^'\\])*')` +
+	`|\$\{((?s:\\.|\["(?:\\.|[^"\\])*"|\['(?:\\.|[^'\\])*'|[^}\\])*)\}` +
+	`|([\pL_][\pL\p{Nd}\pM_-]*)` +
+	`|(==|!=|<=|>=|&&|\|\||[=<>!()\[\],.]))`)
 
 // tokenKinds are the kinds of the groups of tokenForms.
 var tokenKinds = []tokenKind{tokenNumber, tokenText, tokenPlace, tokenWord, tokenSign}
@@ -128,7 +126,7 @@ func wordBegins(s string) bool {
 }
 
 // escapes finds the escapes of a text. Any other backslash stands for itself.
-var escapes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\(?:[\\"'nrt]|u[0-9a-fA-F]{4})`) })
+var escapes = check.Regexp(`\\(?:[\\"'nrt]|u[0-9a-fA-F]{4})`)
 
 // unescaped returns what stands between the quotes of a text.
 func unescaped(s string) string {

@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -144,7 +143,7 @@ func (e Env) isProgram(word string) bool {
 }
 
 // placeholder matches a placeholder or a variable in a text.
-var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*`) })
+var placeholder = check.Regexp(`\$\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*`)
 
 func withoutPlaceholders(text string) string {
 	if !strings.Contains(text, "$") {

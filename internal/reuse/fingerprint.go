@@ -16,10 +16,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
-	"sync"
 
 	"prodigy/internal/check"
 	"prodigy/internal/events"
@@ -118,9 +116,7 @@ func (d *hasher) Of(item json.RawMessage) digest {
 }
 
 // inEnv matches what names a variable of the environment in a step.
-var inEnv = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\benv(?:[.:]|\[\\?["'])([A-Za-z_][A-Za-z0-9_]*)`)
-})
+var inEnv = check.Regexp(`\benv(?:[.:]|\[\\?["'])([A-Za-z_][A-Za-z0-9_]*)`)
 
 // FingerprintOf returns what the items of w share that are run from now on. Captured has the outputs of setup by name.
 // Values that nobody knows are settled by running their commands, which register lists, if that is not nil.

@@ -2,10 +2,9 @@ package settings
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -15,12 +14,10 @@ type dotenvVar struct {
 }
 
 // dotenvQuoted finds a value in quotes at the start of a text, and what stands behind it on its last line.
-var dotenvQuoted = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?s:"((?:\\.|[^"\\])*)"|'([^']*)')([^\n]*)`)
-})
+var dotenvQuoted = check.Regexp(`^(?s:"((?:\\.|[^"\\])*)"|'([^']*)')([^\n]*)`)
 
 // dotenvComment finds a comment behind a value without quotes.
-var dotenvComment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?:^|[ \t])#.*`) })
+var dotenvComment = check.Regexp(`(?:^|[ \t])#.*`)
 
 // dotenvEscapes reads the escapes in double quotes. Any other backslash is literal.
 var dotenvEscapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\\`, `\`, `\$`, `$`)

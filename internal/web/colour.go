@@ -4,25 +4,21 @@ import (
 	"bytes"
 	"fmt"
 	"html/template"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+
+	"prodigy/internal/check"
 )
 
 // sequences match what steers a terminal: first what sets colours, which is the group, then other control sequences
 // with their parameters and final character, control strings such as titles and links, and other escape sequences.
 // ECMA-48, 5.3 to 5.6.
-var sequences = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(\x1b\[[0-9;]*m)|(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?|` +
-		`\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?`)
-})
+var sequences = check.Regexp(`(\x1b\[[0-9;]*m)|(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?|` +
+	`\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?`)
 
 // rewritten matches what a line showed before a carriage return, such as the earlier states of a bar of progress, if
 // text follows. Colours that are set before the text are in the group, too.
-var rewritten = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^.*\r((?:\x1b[^m]*m)*[^\x1b\r\n])`)
-})
+var rewritten = check.Regexp(`(?m)^.*\r((?:\x1b[^m]*m)*[^\x1b\r\n])`)
 
 // unescaped returns what a command printed without what steers a terminal, except for the groups of sequences, which
 // kept can refer to.

@@ -3,8 +3,6 @@ package web
 import (
 	"bytes"
 	"fmt"
-	"regexp"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -59,7 +57,7 @@ func plain(page []byte) []byte {
 
 // colours are control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag after a sequence that
 // is cut off is taken for a part of it.
-var colours = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;:?]*[@-~]?`) })
+var colours = check.Regexp(`\x1b\[[0-9;:?]*[@-~]?`)
 
 // cut shortens s to n bytes, without splitting a character.
 func cut(s string, n int) string {

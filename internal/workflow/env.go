@@ -1,15 +1,13 @@
 package workflow
 
 import (
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
+
+	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/check"
 	"prodigy/internal/shell"
-
-	"gopkg.in/yaml.v3"
 )
 
 // envForm is the long form of a variable's value.
@@ -122,9 +120,7 @@ func (r *reader) profile(e entry) Profile {
 }
 
 // environmentName matches the forms in which a secret names an environment variable: NAME, $NAME, ${NAME}, ${env:NAME}.
-var environmentName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:\$\{env[:.]([A-Za-z_]\w*)\}|\$\{([A-Za-z_]\w*)\}|\$?([A-Za-z_]\w*))$`)
-})
+var environmentName = check.Regexp(`^(?:\$\{env[:.]([A-Za-z_]\w*)\}|\$\{([A-Za-z_]\w*)\}|\$?([A-Za-z_]\w*))$`)
 
 func (r *reader) secret(e entry) Secret {
 	s := Secret{Name: e.name, Pos: posOf(e.value)}

@@ -1,10 +1,8 @@
 package workflow
 
 import (
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"prodigy/internal/check"
@@ -86,7 +84,7 @@ func (v *Receiver) read(r *reader, e entry) bool {
 	return true
 }
 
-var webURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^https?://.`) })
+var webURL = check.Regexp(`^https?://.`)
 
 // checkSigns refuses receivers whose messages are signed by no secret of the workflow.
 func (r *reader) checkSigns() {

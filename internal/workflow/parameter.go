@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -115,7 +113,7 @@ func (p Parameter) FromText(text string) (json.RawMessage, error) {
 	return nil, fmt.Errorf("parameter %s must be %s%s, got %q", p.Name, withArticle(p.Type), how, shorten(text))
 }
 
-var wholeNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?[0-9]+$`) })
+var wholeNumber = check.Regexp(`^-?[0-9]+$`)
 
 // fromJSON returns raw, compacted, if it has the parameter's type. A number or a boolean is converted to a
 // string where one is wanted.

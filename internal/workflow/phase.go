@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -105,9 +104,7 @@ func (r *reader) checkLabels(all []Text) {
 }
 
 // workerLabel matches what IsWorkerLabel takes.
-var workerLabel = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._/:=+-]*$`)
-})
+var workerLabel = check.Regexp(`^[0-9A-Za-z][0-9A-Za-z._/:=+-]*$`)
 
 // IsWorkerLabel reports whether a worker of a fleet can have this label.
 func IsWorkerLabel(text string) bool { return workerLabel().MatchString(text) }

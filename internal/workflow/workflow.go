@@ -15,11 +15,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -519,7 +517,7 @@ func (v EnvVar) InFile() bool {
 }
 
 // onePlaceholder matches a value that is a single placeholder, and so not itself secret.
-var onePlaceholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[^}]+\}$`) })
+var onePlaceholder = check.Regexp(`^\$\{[^}]+\}$`)
 
 // EnvChoice is a value that a condition selects, once for the job.
 type EnvChoice struct {

@@ -3,10 +3,8 @@ package workflow
 import (
 	"cmp"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -226,10 +224,8 @@ func (s Step) Edits() string {
 }
 
 // gitEdits matches a command of git that changes a checkout.
-var gitEdits = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?:^|[\n;&|(){}!]|\b(?:if|then|else|do|while|until|exec|time)\s)\s*` +
-		`git(?: -c \S+)* (commit|add|checkout|stash|rebase|merge)\b`)
-})
+var gitEdits = check.Regexp(`(?:^|[\n;&|(){}!]|\b(?:if|then|else|do|while|until|exec|time)\s)\s*` +
+	`git(?: -c \S+)* (commit|add|checkout|stash|rebase|merge)\b`)
 
 // edit reports whether any of the steps edits the directory that it is in.
 func edit(steps []Step) bool {

@@ -1,14 +1,13 @@
 package template
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -160,10 +159,8 @@ func (c *compiler) sentinelIndex(name string) int {
 
 // sentinelForm matches a sentinel, with the name of its variable, and reservedForm a name that could be taken for one.
 var (
-	sentinelForm = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`\$\{(` + sentinelName + `\d+)\}`)
-	})
-	reservedForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(sentinelName + `\d`) })
+	sentinelForm = check.Regexp(`\$\{(` + sentinelName + `\d+)\}`)
+	reservedForm = check.Regexp(sentinelName + `\d`)
 )
 
 // sentinelsIn finds the sentinels in a text.

@@ -2,14 +2,13 @@ package template
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -103,9 +102,7 @@ func isColonName(rest string) bool {
 
 // stepForm matches ".key", "[0]", "[*]", `["key"]` and "['key']". A quoted key may hold anything but its own quote and
 // bracket: nothing is escaped in it.
-var stepForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?s:\.([\w\x{80}-\x{10FFFF}-]+)|\[(-?\d{1,9}|\*)\]|\["(.*?)"\]|\['(.*?)'\])`)
-})
+var stepForm = check.Regexp(`^(?s:\.([\w\x{80}-\x{10FFFF}-]+)|\[(-?\d{1,9}|\*)\]|\["(.*?)"\]|\['(.*?)'\])`)
 
 // path reads any number of steps.
 func (p *exprParser) path() {
