@@ -1,9 +1,6 @@
 package errorpolicy
 
 import (
-	"encoding/json"
-	"errors"
-	"maps"
 	"slices"
 
 	"prodigy/internal/retry"
@@ -15,7 +12,7 @@ import (
 // Its size does not grow with the number of items: counts, at most 100 item ids for each type of error, and one batch.
 type Machine struct {
 	policy Policy
-	mem    memory
+	memory
 }
 
 // memory is what a machine remembers: everything but its policy. It is what a checkpoint has of the machine.
@@ -26,31 +23,11 @@ type memory struct {
 	Errors     map[retry.Type]*tally `json:"errors"`
 	Batch      []BatchError          `json:"batch"`
 	Thresholds thresholds            `json:"thresholds"`
-	Stop       string                `json:"stop"` // why the job is to stop, if it is
-}
-
-// MarshalJSON encodes what the machine remembers.
-func (m *Machine) MarshalJSON() ([]byte, error) { return json.Marshal(m.mem) }
-
-// UnmarshalJSON restores what a machine of the same policy remembered.
-func (m *Machine) UnmarshalJSON(data []byte) error {
-	m.mem = newMemory()
-	if err := json.Unmarshal(data, &m.mem); err != nil {
-		return err
-	}
-	if m.mem.Errors == nil ||
-		slices.Contains(slices.Collect(maps.Values(m.mem.Errors)), nil) {
-		return errors.New("the state of an error policy is incomplete")
-	}
-	return nil
+	Halt       string                `json:"stop"` // why the job is to stop, if it is
 }
 
 // New returns the machine of a new job.
-func New(p Policy) *Machine {
-	return &Machine{policy: p, mem: newMemory()}
-}
-
-func newMemory() memory { return memory{Errors: map[retry.Type]*tally{}} }
+func New(p Policy) *Machine { return &Machine{p, memory{Errors: map[retry.Type]*tally{}}} }
 
 // BatchError is one failure in a batch.
 type BatchError struct {
@@ -62,15 +39,15 @@ type BatchError struct {
 // SetTotal sets the number of items once it is known. It checks the failure threshold again, since of few
 // items enough may have finished.
 func (m *Machine) SetTotal(n int) {
-	m.mem.Total, m.mem.TotalKnown = n, true
+	m.Total, m.TotalKnown = n, true
 	m.checkRate()
 }
 
 // ItemSucceeded records the success of an item. before is its status until now: a dead letter that is retried
 // and succeeds moves from failed to successful.
 func (m *Machine) ItemSucceeded(before Status) {
-	m.mem.Counts.move(before, Succeeded)
-	m.mem.Thresholds.Finished++
+	m.Counts.move(before, Succeeded)
+	m.Thresholds.Finished++
 	m.checkRate()
 }
 
@@ -81,7 +58,7 @@ func (m *Machine) Failed(itemID string, a Action, typ retry.Type, message string
 	if a.RunsAgain() {
 		return nil
 	}
-	m.mem.Counts.move(before, a.Status())
+	m.Counts.move(before, a.Status())
 	m.count(typ, itemID)
 	batch := m.collect(BatchError{ItemID: itemID, ErrorType: typ, Error: message})
 	m.countFailure(itemID, a)
@@ -90,35 +67,35 @@ func (m *Machine) Failed(itemID string, a Action, typ retry.Type, message string
 
 // Rejected records that the open breaker refused the item. It is not a failure for thresholds and batches.
 func (m *Machine) Rejected(itemID string, before Status) {
-	m.mem.Counts.move(before, Rejected)
+	m.Counts.move(before, Rejected)
 	m.count(retry.TypeCircuitOpen, itemID)
 }
 
 // Resumed records that the job is resumed. The thresholds start from zero if the policy had stopped the job, or
 // if anew is set, as for a retry of dead letters, whose failures have been counted. Otherwise they count on.
 func (m *Machine) Resumed(anew bool) {
-	if m.mem.Stop == "" && !anew {
+	if m.Halt == "" && !anew {
 		return
 	}
-	m.mem.Thresholds = thresholds{SettledBefore: m.mem.Counts.settled()}
-	m.mem.Stop = ""
+	m.Thresholds = thresholds{SettledBefore: m.Counts.settled()}
+	m.Halt = ""
 }
 
 // Stop reports whether the job must stop, and why. It stays so until Resumed.
-func (m *Machine) Stop() (reason string, stop bool) { return m.mem.Stop, m.mem.Stop != "" }
+func (m *Machine) Stop() (reason string, stop bool) { return m.Halt, m.Halt != "" }
 
 // Remainder returns the collected errors of an unfinished batch and empties it, for the end of the map phase.
 func (m *Machine) Remainder() []BatchError {
-	batch := m.mem.Batch
-	m.mem.Batch = nil
+	batch := m.Batch
+	m.Batch = nil
 	return batch
 }
 
 func (m *Machine) count(typ retry.Type, itemID string) {
-	if m.mem.Errors[typ] == nil {
-		m.mem.Errors[typ] = &tally{}
+	if m.Errors[typ] == nil {
+		m.Errors[typ] = &tally{}
 	}
-	t := m.mem.Errors[typ]
+	t := m.Errors[typ]
 	t.Count++
 	if len(t.Items) < patternItems && !slices.Contains(t.Items, itemID) {
 		t.Items = append(t.Items, itemID)
@@ -130,8 +107,8 @@ func (m *Machine) collect(e BatchError) []BatchError {
 	if m.policy.ErrorCollection.Kind != Batched {
 		return nil
 	}
-	m.mem.Batch = append(m.mem.Batch, e)
-	if len(m.mem.Batch) < m.policy.ErrorCollection.Size {
+	m.Batch = append(m.Batch, e)
+	if len(m.Batch) < m.policy.ErrorCollection.Size {
 		return nil
 	}
 	return m.Remainder()

@@ -72,16 +72,16 @@ func (c *counts) settled() int { return c.finished() + c[Rejected] }
 // Metrics returns the counts so far. Its map and lists are never nil, and the caller's own.
 func (m *Machine) Metrics() Metrics {
 	metrics := Metrics{
-		TotalItems: m.mem.Counts.settled(),
-		Successful: m.mem.Counts[Succeeded], Failed: m.mem.Counts[Dead], Skipped: m.mem.Counts[Skipped],
-		Rejected:    m.mem.Counts[Rejected],
-		FailureRate: share(m.mem.Counts[Dead], m.mem.Counts.finished()),
+		TotalItems: m.Counts.settled(),
+		Successful: m.Counts[Succeeded], Failed: m.Counts[Dead], Skipped: m.Counts[Skipped],
+		Rejected:    m.Counts[Rejected],
+		FailureRate: share(m.Counts[Dead], m.Counts.finished()),
 		ErrorTypes:  map[retry.Type]int{}, FailurePatterns: []Pattern{},
 	}
-	if m.mem.TotalKnown {
-		metrics.TotalItems = m.mem.Total
+	if m.TotalKnown {
+		metrics.TotalItems = m.Total
 	}
-	for typ, e := range m.mem.Errors {
+	for typ, e := range m.Errors {
 		metrics.ErrorTypes[typ] = e.Count
 		if e.Count >= patternFrequency {
 			metrics.FailurePatterns = append(metrics.FailurePatterns, Pattern{

@@ -14,11 +14,11 @@ type thresholds struct {
 
 // countFailure counts the final failure of an item, and stops the job if that exceeds a limit.
 func (m *Machine) countFailure(itemID string, a Action) {
-	m.mem.Thresholds.Finished++
+	m.Thresholds.Finished++
 	if a.row().failed {
-		m.mem.Thresholds.Failed++
+		m.Thresholds.Failed++
 	}
-	switch p, failed := m.policy, m.mem.Thresholds.Failed; {
+	switch p, failed := m.policy, m.Thresholds.Failed; {
 	case a.row().stops && p.OnItemFailure.Kind != a:
 		m.halt("%s timed out and timeout_action is fail", itemID)
 	case a.row().stops:
@@ -35,7 +35,7 @@ func (m *Machine) countFailure(itemID string, a Action) {
 
 // checkRate stops the job if too large a part of the finished items failed, once enough have finished.
 func (m *Machine) checkRate() {
-	t, limit := m.mem.Thresholds, m.policy.FailureThreshold
+	t, limit := m.Thresholds, m.policy.FailureThreshold
 	if limit == nil || t.Finished == 0 || t.Finished < m.enough() {
 		return
 	}
@@ -47,7 +47,7 @@ func (m *Machine) checkRate() {
 // enough returns how many items must have finished: ten, or all that were left to run if fewer. If none were
 // left, dead letters are retried, and it is ten.
 func (m *Machine) enough() int {
-	if left := m.mem.Total - m.mem.Thresholds.SettledBefore; m.mem.TotalKnown && left > 0 {
+	if left := m.Total - m.Thresholds.SettledBefore; m.TotalKnown && left > 0 {
 		return min(quorum, left)
 	}
 	return quorum
@@ -55,7 +55,7 @@ func (m *Machine) enough() int {
 
 // halt stops the job. The first reason stays.
 func (m *Machine) halt(format string, args ...any) {
-	if m.mem.Stop == "" {
-		m.mem.Stop = fmt.Sprintf(format, args...)
+	if m.Halt == "" {
+		m.Halt = fmt.Sprintf(format, args...)
 	}
 }

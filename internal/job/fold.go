@@ -160,29 +160,21 @@ type Phase struct {
 
 // Running is an attempt at an item that has started and not ended.
 type Running struct {
-	// ID is that of the item, and Number that of the attempt.
-	ID     string    `json:"id"`
-	Number int       `json:"number"`
-	Began  time.Time `json:"began"`
-	Alone  bool      `json:"alone,omitempty"`
+	events.AgentStarted
+
+	Began time.Time `json:"began"`
 
 	// Retry is what the item had used of its retry policy before this attempt.
 	Retry retry.State `json:"retry"`
-	Base  string      `json:"base,omitempty"`
 
 	// Resolve is the work whose conflict the attempt resolves.
 	Resolve string `json:"resolve,omitempty"`
 
 	// Token is the number of the record of its start.
 	Token int64 `json:"token"`
-	Fleet bool  `json:"fleet,omitempty"`
 
 	// Node is the worker of the fleet that runs it. It is empty until that has been heard of.
 	Node string `json:"node,omitempty"`
-
-	// Suspect and Key are those of events.AgentStarted.
-	Suspect bool   `json:"suspect,omitempty"`
-	Key     string `json:"key,omitempty"`
 
 	// Try is when the last try of a step began. Zero means that it began with the attempt.
 	Try time.Time `json:"try,omitzero"`
@@ -234,34 +226,24 @@ type Waiting struct {
 
 // Merging is the work of an item that has not been merged yet.
 type Merging struct {
-	// ID is that of the item, and Number that of the attempt.
-	ID      string `json:"id"`
-	Number  int    `json:"number"`
-	AgentID string `json:"agent_id"`
-	Worker  int    `json:"worker"`
+	events.AttemptID
+	events.Changes
+
+	Worker int `json:"worker"`
 
 	// Seq is the number of its AgentCompleted, and Done the time of that.
 	Seq  int64     `json:"seq"`
 	Done time.Time `json:"done"`
 
 	// Took is how long the attempt took.
-	Took       time.Duration `json:"took"`
-	Base       string        `json:"base"`
-	Commit     string        `json:"commit"`
-	Files      int           `json:"files"`
-	Insertions int           `json:"insertions"`
-	Deletions  int           `json:"deletions"`
+	Took time.Duration `json:"took"`
+	Base string        `json:"base"`
 
 	// Retry is what the item had used of its retry policy before the attempt.
 	Retry retry.State `json:"retry"`
 
 	// Resolved means that the work resolves a conflict. It is not resolved again.
 	Resolved bool `json:"resolved,omitempty"`
-}
-
-// AttemptID names the attempt at the item with an index whose work it is.
-func (m Merging) AttemptID(index int) events.AttemptID {
-	return events.AttemptID{ItemID: m.ID, ItemIndex: index, AgentID: m.AgentID, Attempt: m.Number}
 }
 
 // StepRetry is a step between two tries.
@@ -351,7 +333,7 @@ func (s *Fold) Apply(r events.Record) (batch []errorpolicy.BatchError) {
 	case events.StepRetrying:
 		s.Retrying[e.ItemID] = StepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
 		if s.Limits.Concurrency.Service.Limits() {
-			s.change(e.ItemIndex, func(f *Running) { f.Waited = f.Waited || f.ID == e.ItemID })
+			s.change(e.ItemIndex, func(f *Running) { f.Waited = f.Waited || f.ItemID == e.ItemID })
 		}
 	case events.ErrorBatch:
 		_ = s.Policy.Remainder()
@@ -409,10 +391,9 @@ func (s *Fold) retryNow(now time.Time, e events.RetryNowRequested) {
 func (s *Fold) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
+		w := s.Waiting[e.ItemIndex]
 		s.Running[e.ItemIndex] = Running{
-			ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Retry: s.Waiting[e.ItemIndex].Retry,
-			Base:    e.Base,
-			Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key,
+			AgentStarted: e, Began: r.Time, Retry: w.Retry, Resolve: w.Resolve, Token: r.Seq,
 		}
 		delete(s.Waiting, e.ItemIndex)
 	case events.AgentDuplicated: // no later version begins a second attempt, nor may its number be used again
@@ -441,12 +422,12 @@ func (s *Fold) applyAgent(r events.Record) (batch []errorpolicy.BatchError) {
 		return s.applyFailure(e)
 	case events.AgentInterrupted:
 		f := s.Running[e.ItemIndex]
-		s.giveBack(e.ItemIndex, f, max(f.Number-1, f.Doubled))
+		s.giveBack(e.ItemIndex, f, max(f.Attempt-1, f.Doubled))
 	case events.AgentLost:
 		s.lose(e)
 	case events.AgentPlaced:
 		s.change(e.ItemIndex, func(f *Running) {
-			if f.Number == e.Attempt {
+			if f.Attempt == e.Attempt {
 				f.Node = e.Node
 			}
 		})
@@ -475,7 +456,7 @@ func (s *Fold) lose(e events.AgentLost) {
 	index := e.ItemIndex
 	f := s.Running[index]
 	delete(s.Running, index)
-	s.Waiting[index] = Waiting{ID: f.ID, Number: max(f.Number, f.Doubled), Retry: f.Retry, Resolve: f.Resolve}
+	s.Waiting[index] = Waiting{ID: f.ItemID, Number: max(f.Attempt, f.Doubled), Retry: f.Retry, Resolve: f.Resolve}
 	if e.Unbegun {
 		return
 	}
@@ -509,10 +490,8 @@ func (s *Fold) succeed(id string, index int, seq int64) {
 func (s *Fold) awaitMerge(r events.Record, e events.AgentCompleted) {
 	f := s.Running[e.ItemIndex]
 	s.Merging[e.ItemIndex] = Merging{
-		ID: e.ItemID, Number: e.Attempt, AgentID: e.AgentID, Worker: e.Worker, Seq: r.Seq, Done: r.Time,
-		Took: time.Duration(e.DurationMS),
-		Base: f.Base, Commit: e.Commit, Files: e.Files, Insertions: e.Insertions, Deletions: e.Deletions,
-		Retry: f.Retry, Resolved: f.Resolve != "",
+		AttemptID: e.AttemptID, Changes: e.Changes, Worker: e.Worker, Seq: r.Seq, Done: r.Time,
+		Took: time.Duration(e.DurationMS), Base: f.Base, Retry: f.Retry, Resolved: f.Resolve != "",
 	}
 	delete(s.Running, e.ItemIndex)
 	delete(s.Crashes, e.ItemIndex)
@@ -623,7 +602,7 @@ func (s *Fold) resume(now time.Time, e events.JobResumed) {
 		if e.IsAttached(index) {
 			continue
 		}
-		s.giveBack(index, f, max(f.Number, f.Doubled))
+		s.giveBack(index, f, max(f.Attempt, f.Doubled))
 		if e.Died == nil || e.Died.Sub(f.Began) > suspiciousTime {
 			continue
 		}
@@ -675,7 +654,7 @@ func (s *Fold) giveBack(index int, f Running, number int) {
 		s.LastTry[index] = number
 		return
 	}
-	s.Waiting[index] = Waiting{ID: f.ID, Number: number, Retry: f.Retry, Resolve: f.Resolve}
+	s.Waiting[index] = Waiting{ID: f.ItemID, Number: number, Retry: f.Retry, Resolve: f.Resolve}
 }
 
 // alike is how many items in a row, from the first on, have failed because the service did not take what was

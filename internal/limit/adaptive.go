@@ -93,7 +93,7 @@ const (
 // It is not safe for concurrent use.
 type Adaptive struct {
 	config AdaptiveConfig
-	memory[adaptiveMemory]
+	adaptiveMemory
 }
 
 // adaptiveMemory is what an Adaptive remembers.
@@ -129,7 +129,7 @@ type adaptiveMemory struct {
 
 // NewAdaptive returns a limiter that begins with the least.
 func NewAdaptive(c AdaptiveConfig) *Adaptive {
-	return &Adaptive{c, memory[adaptiveMemory]{adaptiveMemory{Limit: float64(c.Min), ToldOf: c.Min}}}
+	return &Adaptive{c, adaptiveMemory{Limit: float64(c.Min), ToldOf: c.Min}}
 }
 
 // Limits reports whether there is a limit.
@@ -140,12 +140,12 @@ func (l *Adaptive) AtOnce() int {
 	if !l.Limits() {
 		return math.MaxInt
 	}
-	return min(max(int(l.mem.Limit), l.config.Min, 1), l.config.Max)
+	return min(max(int(l.Limit), l.config.Min, 1), l.config.Max)
 }
 
 // Rate returns how many calls may start in a second at now. It returns 0 when there is no limit.
 func (l *Adaptive) Rate(now time.Time) float64 {
-	m := &l.mem
+	m := &l.adaptiveMemory
 	if m.Most == 0 {
 		return 0
 	}
@@ -164,8 +164,8 @@ func (l *Adaptive) Rate(now time.Time) float64 {
 // start as end. So a number at once that has grown, or calls that end together, are no burst.
 func (l *Adaptive) interval(now time.Time) time.Duration {
 	rate := l.Rate(now)
-	if rate == 0 && l.mem.Usual > 0 {
-		rate = paceGain * l.mem.Limit / l.mem.Usual
+	if rate == 0 && l.Usual > 0 {
+		rate = paceGain * l.Limit / l.Usual
 	}
 	if rate == 0 {
 		return 0
@@ -175,7 +175,7 @@ func (l *Adaptive) interval(now time.Time) time.Duration {
 
 // Next returns when the next call may start: at once, if that is not after now.
 func (l *Adaptive) Next(now time.Time) time.Time {
-	m := &l.mem
+	m := &l.adaptiveMemory
 	switch latest := now.Add(breather * l.interval(now)); {
 	case m.Last.Sub(now) > time.Second: // the clock was set back: the next start has the other times follow
 		return now
@@ -195,7 +195,7 @@ func (l *Adaptive) Start(now time.Time) {
 	l.passed(now)
 	interval := l.interval(now)
 	// A start that is a little late is made up for.
-	l.mem.Next = later(l.Next(now), now.Add(-interval/2)).Add(interval)
+	l.adaptiveMemory.Next = later(l.Next(now), now.Add(-interval/2)).Add(interval)
 }
 
 // End records the end of a call. It returns a change that is worth telling, or nil.
@@ -203,7 +203,7 @@ func (l *Adaptive) End(e CallEnd, now time.Time) *Change {
 	if !l.Limits() {
 		return nil
 	}
-	m := &l.mem
+	m := &l.adaptiveMemory
 	l.passed(now)
 	reason := ""
 	switch e.Kind {
@@ -228,7 +228,7 @@ func (l *Adaptive) End(e CallEnd, now time.Time) *Change {
 // passed notes that it is now. After a time in which no calls were made, as while the job was paused, the rate is found
 // anew. When the clock was set back, what was remembered for later is now.
 func (l *Adaptive) passed(now time.Time) {
-	m := &l.mem
+	m := &l.adaptiveMemory
 	idle := max(m.Usual, 1.0/idleFactor)
 	if rate := l.Rate(now); rate > 0 {
 		idle = max(idle, 1/rate)
@@ -251,7 +251,7 @@ func (l *Adaptive) measure(e CallEnd, now time.Time) (reason string) {
 	if e.Took <= 0 {
 		return ""
 	}
-	m := &l.mem
+	m := &l.adaptiveMemory
 	m.Ends++
 	m.Sum += e.Took.Seconds()
 	m.Busy = m.Busy || 2*e.Calls >= int(m.Limit)
@@ -294,14 +294,14 @@ func (l *Adaptive) measure(e CallEnd, now time.Time) (reason string) {
 }
 
 func (l *Adaptive) resetWindow() {
-	l.mem.Ends, l.mem.Sum, l.mem.Busy, l.mem.Window = 0, 0, false, int(l.mem.Limit)
+	l.Ends, l.Sum, l.Busy, l.Window = 0, 0, false, int(l.Limit)
 }
 
 // refused lowers the rate to a little less than what the service has taken of late. Of calls that it refuses
 // at about the same time one counts. If it goes on, and the service says for how long, nothing starts until
 // then.
 func (l *Adaptive) refused(e CallEnd, now time.Time) (reason string) {
-	m := &l.mem
+	m := &l.adaptiveMemory
 	if !e.Began.After(m.Refused) {
 		return ""
 	}
@@ -327,11 +327,11 @@ func (l *Adaptive) refused(e CallEnd, now time.Time) (reason string) {
 // pace returns how many calls have ended well in a second of late: of as many as run at once, so that those are
 // counted that had the present number beside them.
 func (l *Adaptive) pace(now time.Time) float64 {
-	n := min(max(l.AtOnce(), enoughEnds), len(l.mem.Good)-1)
+	n := min(max(l.AtOnce(), enoughEnds), len(l.Good)-1)
 	if n < 1 {
 		return 1
 	}
-	return float64(n) / max(now.Sub(l.mem.Good[len(l.mem.Good)-1-n]), time.Millisecond).Seconds()
+	return float64(n) / max(now.Sub(l.Good[len(l.Good)-1-n]), time.Millisecond).Seconds()
 }
 
 func later(a, b time.Time) time.Time {
@@ -343,7 +343,7 @@ func later(a, b time.Time) time.Time {
 
 // tell returns a change with its reason, if it is worth that.
 func (l *Adaptive) tell(reason string, now time.Time) *Change {
-	m := &l.mem
+	m := &l.adaptiveMemory
 	limit, rate := l.AtOnce(), l.Rate(now)
 	differs := func(is, was float64) bool { return is > 1.25*was || is < 0.8*was }
 	if reason == "" && (rate == 0 || rate > m.ToldRate) && differs(rate, m.ToldRate) {

@@ -58,7 +58,7 @@ func TestTheNumberAtOnceFollowsTheTimeOfCalls(t *testing.T) {
 
 func TestOverloadCutsOnceForCallsOfTheSameTime(t *testing.T) {
 	l := NewAdaptive(AdaptiveConfig{Min: 1, Max: 100})
-	l.mem.Limit = 30
+	l.Limit = 30
 	began, now := noon, noon.Add(time.Second)
 	for range 10 {
 		l.End(CallEnd{Kind: CallOverloaded, Began: began, Calls: 30}, now)
@@ -83,7 +83,7 @@ func TestOverloadCutsOnceForCallsOfTheSameTime(t *testing.T) {
 func TestAGuessDoublesOnceInASecondAtMost(t *testing.T) {
 	l := NewAdaptive(AdaptiveConfig{Min: 1, Max: 32})
 	for _, most := range []float64{0.5, 2, 4, 100, 1e6} {
-		l.mem.Most, l.mem.Guess, l.mem.Refused = most, 4, noon
+		l.Most, l.Guess, l.Refused = most, 4, noon
 		if got := l.Rate(noon.Add(3 * time.Second)); got > 8*most {
 			t.Errorf("three seconds after a guess of %g/s: got %g/s, want %g/s at most", most, got, 8*most)
 		}

@@ -1,9 +1,6 @@
 package limit
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // BreakerState is one of the three states of a breaker.
 type BreakerState int
@@ -52,23 +49,11 @@ type Transition struct {
 // safe for concurrent use.
 type Breaker struct {
 	config BreakerConfig
-	memory[breakerMemory]
+	breakerMemory
 }
 
-// memory is what a state machine remembers: everything but its configuration. It is what a checkpoint has of the machine,
-// and restores one of the same configuration.
-type memory[M any] struct{ mem M }
-
-// MarshalJSON encodes what is remembered.
-func (m memory[M]) MarshalJSON() ([]byte, error) { return json.Marshal(m.mem) }
-
-// UnmarshalJSON restores what was remembered.
-func (m *memory[M]) UnmarshalJSON(data []byte) error {
-	*m = memory[M]{}
-	return json.Unmarshal(data, &m.mem)
-}
-
-// breakerMemory is what a breaker remembers.
+// breakerMemory is what a breaker remembers: everything but its configuration. It is what a checkpoint has of the
+// breaker, and restores one of the same configuration.
 type breakerMemory struct {
 	State     BreakerState `json:"state"`
 	Failures  int          `json:"failures"`  // since the last success
@@ -87,7 +72,7 @@ func NewBreaker(c BreakerConfig) *Breaker { return &Breaker{config: c} }
 // flight.
 func ContinueBreaker(c BreakerConfig, last Transition) *Breaker {
 	b := NewBreaker(c)
-	b.mem.State, b.mem.Failures, b.mem.Until = last.To, last.ConsecutiveFailures, last.Until
+	b.State, b.Failures, b.Until = last.To, last.ConsecutiveFailures, last.Until
 	return b
 }
 
@@ -95,9 +80,9 @@ func ContinueBreaker(c BreakerConfig, last Transition) *Breaker {
 // timeout, but for a second between two readings of the clock: when that was set back, it is tested at once.
 func (b *Breaker) Admit(now time.Time) Admission {
 	switch {
-	case b.mem.State == Open && now.Before(b.mem.Until) && !b.mem.Until.After(now.Add(b.config.Timeout+time.Second)):
-		return Admission{Verdict: Shut, Until: b.mem.Until}
-	case b.mem.State == HalfOpen && b.mem.Testing >= max(b.config.HalfOpenRequests, 1):
+	case b.State == Open && now.Before(b.Until) && !b.Until.After(now.Add(b.config.Timeout+time.Second)):
+		return Admission{Verdict: Shut, Until: b.Until}
+	case b.State == HalfOpen && b.Testing >= max(b.config.HalfOpenRequests, 1):
 		return Admission{Verdict: Full}
 	}
 	return Admission{Verdict: Run}
@@ -107,46 +92,45 @@ func (b *Breaker) Admit(now time.Time) Admission {
 // again, so that a replay ends in the same state as the run even if the wall clock was set back.
 func (b *Breaker) Start() (Ticket, []Transition) {
 	var transitions []Transition
-	if b.mem.State == Open {
-		b.mem.State, b.mem.Successes, b.mem.Testing = HalfOpen, 0, 0
+	if b.State == Open {
+		b.State, b.Successes, b.Testing = HalfOpen, 0, 0
 		transitions = []Transition{{To: HalfOpen}}
 	}
-	if b.mem.State == HalfOpen {
-		b.mem.Testing++
+	if b.State == HalfOpen {
+		b.Testing++
 	}
-	return Ticket{Epoch: b.mem.Epoch, Test: b.mem.State == HalfOpen}, transitions
+	return Ticket{Epoch: b.Epoch, Test: b.State == HalfOpen}, transitions
 }
 
 // End records how the start of t ended. An outcome of a start before the last opening is ignored.
 func (b *Breaker) End(t Ticket, success bool, now time.Time) []Transition {
-	m := &b.mem
-	if t.Epoch != m.Epoch {
+	if t.Epoch != b.Epoch {
 		return nil
 	}
 	if !success {
-		m.Failures++
-		if m.State == Closed && (b.config.FailureThreshold < 1 || m.Failures < b.config.FailureThreshold) {
+		b.Failures++
+		if b.State == Closed && (b.config.FailureThreshold < 1 || b.Failures < b.config.FailureThreshold) {
 			return nil
 		}
-		m.State, m.Until = Open, now.Add(b.config.Timeout)
-		m.Epoch++
-		return []Transition{{To: Open, ConsecutiveFailures: m.Failures, Until: m.Until}}
+		b.State, b.Until = Open, now.Add(b.config.Timeout)
+		b.Epoch++
+		return []Transition{{To: Open, ConsecutiveFailures: b.Failures, Until: b.Until}}
 	}
 	b.Release(t)
-	m.Failures = 0
-	if m.State != HalfOpen {
+	b.Failures = 0
+	if b.State != HalfOpen {
 		return nil
 	}
-	if m.Successes++; m.Successes < b.config.SuccessThreshold {
+	if b.Successes++; b.Successes < b.config.SuccessThreshold {
 		return nil
 	}
-	m.State = Closed
-	return []Transition{{To: Closed, Successes: m.Successes}}
+	b.State = Closed
+	return []Transition{{To: Closed, Successes: b.Successes}}
 }
 
 // Release records that the start of t was stopped without an outcome. If it was a test, another one may start.
 func (b *Breaker) Release(t Ticket) {
-	if t.Epoch == b.mem.Epoch && t.Test && b.mem.State == HalfOpen {
-		b.mem.Testing--
+	if t.Epoch == b.Epoch && t.Test && b.State == HalfOpen {
+		b.Testing--
 	}
 }

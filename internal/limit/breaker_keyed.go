@@ -9,7 +9,7 @@ import "time"
 // an outcome. When these become too many, further ones stay closed.
 type KeyedBreaker struct {
 	config BreakerConfig
-	memory[keyedMemory]
+	keyedMemory
 }
 
 // keyedMemory is what a KeyedBreaker remembers.
@@ -27,16 +27,16 @@ type keyMemory struct {
 func NewKeyedBreaker(c BreakerConfig) *KeyedBreaker { return &KeyedBreaker{config: c} }
 
 // Len returns the number of keys that are remembered.
-func (k *KeyedBreaker) Len() int { return len(k.mem.Keys) }
+func (k *KeyedBreaker) Len() int { return len(k.Keys) }
 
 // Admit returns whether a start of a key would be admitted at now. It changes nothing.
 func (k *KeyedBreaker) Admit(key string, now time.Time) Admission {
-	return k.of(k.mem.Keys[key]).Admit(now)
+	return k.of(k.Keys[key]).Admit(now)
 }
 
 // of returns the breaker of a key. What it remembers from then on is put back by the caller.
 func (k *KeyedBreaker) of(one keyMemory) *Breaker {
-	return &Breaker{k.config, memory[breakerMemory]{one.Breaker}}
+	return &Breaker{k.config, one.Breaker}
 }
 
 // Start is Breaker.Start for a key.
@@ -62,7 +62,7 @@ func (k *KeyedBreaker) Release(t Ticket) {
 
 // end gives a start its outcome. A ticket that no start has returned is ignored.
 func (k *KeyedBreaker) end(t Ticket, outcome func(*Breaker) []Transition) []Transition {
-	if k.mem.Keys[t.Key].Flying == 0 {
+	if k.Keys[t.Key].Flying == 0 {
 		return nil
 	}
 	return k.change(t.Key, func(b *Breaker, one *keyMemory) []Transition {
@@ -73,22 +73,22 @@ func (k *KeyedBreaker) end(t Ticket, outcome func(*Breaker) []Transition) []Tran
 
 // change applies one change to a key, and forgets the key if there is nothing to remember any more.
 func (k *KeyedBreaker) change(key string, apply func(*Breaker, *keyMemory) []Transition) []Transition {
-	one, known := k.mem.Keys[key]
+	one, known := k.Keys[key]
 	b := k.of(one)
 	changes := apply(b, &one)
 	for i := range changes {
 		changes[i].Key = key
 	}
-	if one.Breaker = b.mem; one.Flying == 0 && b.mem.State == Closed && b.mem.Failures == 0 {
-		delete(k.mem.Keys, key)
+	if one.Breaker = b.breakerMemory; one.Flying == 0 && b.State == Closed && b.Failures == 0 {
+		delete(k.Keys, key)
 		return changes
 	}
-	if !known && len(k.mem.Keys) >= maxKeys {
+	if !known && len(k.Keys) >= maxKeys {
 		return changes
 	}
-	if k.mem.Keys == nil {
-		k.mem.Keys = map[string]keyMemory{}
+	if k.Keys == nil {
+		k.Keys = map[string]keyMemory{}
 	}
-	k.mem.Keys[key] = one
+	k.Keys[key] = one
 	return changes
 }

@@ -209,12 +209,12 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 			}
 			tests := 0
 			for _, ticket := range flying {
-				if ticket.Test && ticket.Epoch == b.mem.Epoch {
+				if ticket.Test && ticket.Epoch == b.Epoch {
 					tests++
 				}
 			}
-			if b.mem.State == HalfOpen && (tests > c.HalfOpenRequests || tests != b.mem.Testing) {
-				t.Fatalf("tests in flight: got %d (counted %d), want at most %d", tests, b.mem.Testing, c.HalfOpenRequests)
+			if b.State == HalfOpen && (tests > c.HalfOpenRequests || tests != b.Testing) {
+				t.Fatalf("tests in flight: got %d (counted %d), want at most %d", tests, b.Testing, c.HalfOpenRequests)
 			}
 		}
 		now = now.Add(c.Timeout)
@@ -265,10 +265,10 @@ func TestABreakerGoesOnFromItsLastTransition(t *testing.T) {
 
 // stateOf returns the state at now: open turns into half-open when its timeout has passed.
 func stateOf(b *Breaker, now time.Time) BreakerState {
-	if b.mem.State == Open && b.Admit(now).Verdict != Shut {
+	if b.State == Open && b.Admit(now).Verdict != Shut {
 		return HalfOpen
 	}
-	return b.mem.State
+	return b.State
 }
 
 // A clock that was set back must not keep a breaker open for all the time that it has to catch up.

@@ -118,7 +118,7 @@ func (l Rate) burst() time.Duration {
 // the clock was set back the next start of a key may be at once.
 type RateLimiter struct {
 	limit Rate
-	memory[rateMemory]
+	rateMemory
 }
 
 // rateMemory is what a RateLimiter remembers.
@@ -135,7 +135,7 @@ func NewRateLimiter(l Rate) *RateLimiter { return &RateLimiter{limit: l} }
 func (l *RateLimiter) Limits() bool { return l.limit.Count > 0 }
 
 // Keys returns for how many keys something is remembered.
-func (l *RateLimiter) Keys() int { return len(l.mem.Full) }
+func (l *RateLimiter) Keys() int { return len(l.Full) }
 
 const (
 	// maxKeys bounds the keys that have a bucket each. Further ones share that of noRoom: they start less often than
@@ -160,7 +160,7 @@ func (l *RateLimiter) Next(key string, now time.Time) time.Time {
 	if !l.Limits() {
 		return now
 	}
-	full, _ := l.mem.full(key)
+	full, _ := l.full(key)
 	if full.After(l.empty(now).Add(l.limit.interval())) {
 		return now // a time that moves along with now would never come
 	}
@@ -186,22 +186,22 @@ func (l *RateLimiter) Start(key string, now time.Time) {
 	if !l.Limits() {
 		return
 	}
-	if l.mem.Full == nil {
-		l.mem.Full = map[string]time.Time{}
+	if l.Full == nil {
+		l.Full = map[string]time.Time{}
 	}
-	if l.mem.Starts++; l.mem.Starts > max(len(l.mem.Full), minSweep) {
+	if l.Starts++; l.Starts > max(len(l.Full), minSweep) {
 		l.sweep(now)
 	}
-	full, known := l.mem.full(key)
-	if !known && len(l.mem.Full) >= maxKeys {
+	full, known := l.full(key)
+	if !known && len(l.Full) >= maxKeys {
 		key = noRoom
 	}
-	l.mem.Full[key] = later(l.bounded(full, now), now).Add(l.limit.interval())
+	l.Full[key] = later(l.bounded(full, now), now).Add(l.limit.interval())
 }
 
 // sweep forgets the keys whose buckets are full. It comes after as many starts as there are keys, so that a
 // start costs little on average.
 func (l *RateLimiter) sweep(now time.Time) {
-	maps.DeleteFunc(l.mem.Full, func(_ string, full time.Time) bool { return !full.After(now) })
-	l.mem.Starts = 0
+	maps.DeleteFunc(l.Full, func(_ string, full time.Time) bool { return !full.After(now) })
+	l.Starts = 0
 }

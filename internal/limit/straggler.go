@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -102,17 +101,11 @@ func (a StragglerAfter) enough() int {
 // It is a pure state machine, whose size does not grow, and not safe for concurrent use.
 type StragglerTimes struct {
 	after StragglerAfter
-	taken duration.Histogram
+	duration.Histogram
 }
 
 // NewStragglerTimes returns the times of a job in which no attempt has succeeded.
 func NewStragglerTimes(a StragglerAfter) *StragglerTimes { return &StragglerTimes{after: a} }
-
-// MarshalJSON encodes the times, without the limit.
-func (t *StragglerTimes) MarshalJSON() ([]byte, error) { return json.Marshal(&t.taken) }
-
-// UnmarshalJSON restores the times of a job with the same limit.
-func (t *StragglerTimes) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &t.taken) }
 
 // Limits reports whether there is a limit.
 func (t *StragglerTimes) Limits() bool { return t.after.Limits() }
@@ -120,7 +113,7 @@ func (t *StragglerTimes) Limits() bool { return t.after.Limits() }
 // Add notes an attempt that has succeeded.
 func (t *StragglerTimes) Add(took time.Duration) {
 	if t.after.Factor > 0 {
-		t.taken.Add(took)
+		t.Histogram.Add(took)
 	}
 }
 
@@ -129,7 +122,7 @@ func (t *StragglerTimes) Limit() (time.Duration, bool) {
 	if t.after.Factor == 0 {
 		return t.after.Time, t.after.Time > 0
 	}
-	if t.taken.N() < t.after.enough() {
+	if t.N() < t.after.enough() {
 		return 0, false
 	}
 	limit := t.after.Factor * float64(t.Percentile())
@@ -142,8 +135,5 @@ func (t *StragglerTimes) Percentile() time.Duration {
 	if t.after.Factor == 0 {
 		return 0
 	}
-	return t.taken.Quantile(float64(t.after.Percent) / 100)
+	return t.Quantile(float64(t.after.Percent) / 100)
 }
-
-// N returns how many attempts the percentile is of.
-func (t *StragglerTimes) N() int { return t.taken.N() }

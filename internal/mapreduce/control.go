@@ -58,9 +58,9 @@ func (j *owner) listen() {
 
 // control does a request that has come to the owner, and answers it.
 func (p *pool) control(c controlCall) {
-	before := p.job.Fold.Seq
+	before := p.Fold.Seq
 	answer := p.request(c.request)
-	seq := p.job.Fold.Seq
+	seq := p.Fold.Seq
 	if seq == before {
 		seq = 0
 	}
@@ -77,12 +77,12 @@ func (p *pool) request(r job.Request) job.Answer {
 	case job.Continue:
 		return p.continueStarts(r)
 	case job.Toggle:
-		if p.job.Fold.Limits.Pause.Hold != nil {
+		if p.Fold.Limits.Pause.Hold != nil {
 			return p.continueStarts(r)
 		}
 		return p.pauseStarts(r)
 	case job.Drain:
-		p.job.Record(events.DrainRequested{By: r.By})
+		p.Record(events.DrainRequested{By: r.By})
 		p.order(Result{State: jobs.Stopped, Reason: "drained by " + r.By, AsAsked: true}, untilTheyEnd)
 		p.holdFleet()
 		return job.Done("draining: no new items start, %s; then the run ends", p.stillRunning())
@@ -111,73 +111,72 @@ func (p *pool) stillRunning() string {
 }
 
 func (p *pool) pauseStarts(r job.Request) job.Answer {
-	if h := p.job.Fold.Limits.Pause.Hold; h != nil {
+	if h := p.Fold.Limits.Pause.Hold; h != nil {
 		return job.Done("already paused by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
 	}
-	p.job.Record(events.PauseRequested{By: r.By})
-	if p.job.fleet != nil {
-		p.job.fleet.TakeBack()
+	p.Record(events.PauseRequested{By: r.By})
+	if p.fleet != nil {
+		p.fleet.TakeBack()
 	}
 	return job.Done("paused: no new items start, %s", p.stillRunning())
 }
 
 func (p *pool) continueStarts(r job.Request) job.Answer {
-	if p.job.Fold.Limits.Pause.Hold == nil {
+	if p.Fold.Limits.Pause.Hold == nil {
 		return job.Done("the job is not paused")
 	}
-	p.job.Record(events.ContinueRequested{By: r.By})
+	p.Record(events.ContinueRequested{By: r.By})
 	p.restartClocks()
 	return job.Done("continued")
 }
 
 func (p *pool) cancel(r job.Request) job.Answer {
-	if p.job.Fold.Cancelled != "" {
-		return job.Done("already being cancelled by %s", p.job.Fold.Cancelled)
+	if p.Fold.Cancelled != "" {
+		return job.Done("already being cancelled by %s", p.Fold.Cancelled)
 	}
 	if p.halted != nil && p.halted.State != jobs.Stopped {
 		return job.Refused("the job is ending: %s", p.halted.Reason)
 	}
-	p.job.Record(events.CancelRequested{By: r.By})
+	p.Record(events.CancelRequested{By: r.By})
 	v := Result{State: jobs.Cancelled, Reason: "cancelled by " + r.By}
 	if p.halted != nil {
 		*p.halted = v
 	}
-	p.job.register.Stopping()
-	p.order(v, p.job.config.Grace)
+	p.register.Stopping()
+	p.order(v, p.config.Grace)
 	return job.Done("cancelled: %s, and the run ends within its grace", p.stillRunning())
 }
 
 // order ends the job with v, also if the phase that runs comes to its end before it notices.
 func (p *pool) order(v Result, grace time.Duration) {
-	p.job.ordered.Store(&v)
+	p.ordered.Store(&v)
 	p.halt(v, grace)
 }
 
 func (p *pool) scale(r job.Request) job.Answer {
-	j := p.job
-	if j.workflow.Map == nil {
+	if p.workflow.Map == nil {
 		return job.Refused("the job has no map phase, so it has no slots")
 	}
-	was, n := j.parallel, r.Slots
+	was, n := p.parallel, r.Slots
 	if r.Change != 0 {
 		n = max(was+r.Change, 1)
 	}
 	most, why := maxFleetSlots, "a fleet supports"
-	if j.fleet == nil {
+	if p.fleet == nil {
 		c := process.CapacityNow()
 		most, why = c.Most, c.Limit+" allows"
 	}
 	switch {
 	case n < 1:
-		return job.Refused("slots must be at least 1, got %d; to pause the job: prodigy pause %s", n, j.place.ID)
+		return job.Refused("slots must be at least 1, got %d; to pause the job: prodigy pause %s", n, p.place.ID)
 	case n > most:
 		return job.Refused("%d slots are more than %s: use at most %d", n, why, most)
-	case n == was && (!j.elastic || n == j.ceiling()):
+	case n == was && (!p.elastic || n == p.ceiling()):
 		return job.Done("the job already has %s", slots(n))
 	}
-	j.Record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
-	if j.elastic {
-		j.recorded = n
+	p.Record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
+	if p.elastic {
+		p.recorded = n
 		p.fitFleet(time.Now())
 	} else {
 		p.resize(n)
@@ -186,11 +185,10 @@ func (p *pool) scale(r job.Request) job.Answer {
 }
 
 func (p *pool) skip(r job.Request) job.Answer {
-	j := p.job
-	if j.Store == nil {
+	if p.Store == nil {
 		return job.Refused("the job has no items")
 	}
-	wanted, refused := j.skippable(r.Items, true)
+	wanted, refused := p.skippable(r.Items, true)
 	if refused != "" {
 		return job.Refused("%s", refused)
 	}
@@ -200,13 +198,13 @@ func (p *pool) skip(r job.Request) job.Answer {
 	}
 	var ids []string
 	for _, it := range wanted {
-		j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
-		_, runs := j.Fold.Running[it.Index]
+		p.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
+		_, runs := p.Fold.Running[it.Index]
 		switch {
 		case !runs && p.forget(it.Index, inTurn):
-			j.skipWaiting(it.ID, it.Index)
+			p.skipWaiting(it.ID, it.Index)
 		case runs:
-			if f := p.flights[j.Fold.Running[it.Index].Token]; f != nil {
+			if f := p.flights[p.Fold.Running[it.Index].Token]; f != nil {
 				f.end(errSkipped)
 			}
 		} // else the source has not given it yet, and it is settled then
@@ -278,10 +276,10 @@ func (j *owner) skipWaiting(id string, index int) {
 // dropSkipped settles an item that is to wait for its next attempt, if somebody has asked to skip it. It
 // reports whether they have.
 func (p *pool) dropSkipped(d dueItem) bool {
-	if p.job.Fold.Skips[d.index] == "" {
+	if p.Fold.Skips[d.index] == "" {
 		return false
 	}
-	p.job.skipWaiting(d.id, d.index)
+	p.skipWaiting(d.id, d.index)
 	return true
 }
 
@@ -312,7 +310,6 @@ func (p *pool) forget(index int, inTurn map[int]bool) bool {
 }
 
 func (p *pool) retryNow(r job.Request) job.Answer {
-	j := p.job
 	e := events.RetryNowRequested{By: r.By}
 	for _, it := range r.Items {
 		e.ItemIDs = append(e.ItemIDs, it.ID)
@@ -321,20 +318,20 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 	n, parked := 0, slices.Concat(p.lobby.resting, p.lobby.parked)
 	parked = slices.DeleteFunc(parked, func(k *parking) bool { return !k.retries || !k.due.After(now) || !e.Names(k.id) })
 	for _, k := range parked {
-		if j.fleet == nil || k.id == "" { // else it waits on its worker
+		if p.fleet == nil || k.id == "" { // else it waits on its worker
 			n++
 		}
 	}
-	for _, w := range j.Fold.Waiting {
+	for _, w := range p.Fold.Waiting {
 		if w.Due.After(now) && e.Names(w.ID) {
 			n++
 		}
 	}
 	var elsewhere []int64 // attempts that wait on workers of a fleet for the next try of a step
-	if j.fleet != nil {
+	if p.fleet != nil {
 		for token, f := range p.flights {
-			id := j.Fold.Running[f.index].ID
-			if k, retrying := j.Fold.Retrying[id]; retrying && k.Due.After(now) && e.Names(id) {
+			id := p.Fold.Running[f.index].ItemID
+			if k, retrying := p.Fold.Retrying[id]; retrying && k.Due.After(now) && e.Names(id) {
 				elsewhere = append(elsewhere, token)
 			}
 		}
@@ -346,7 +343,7 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 		}
 		return job.Done("no item is waiting to retry")
 	}
-	j.Record(e)
+	p.Record(e)
 	for i, d := range p.lobby.due {
 		if e.Names(d.id) && d.due.After(now) {
 			p.lobby.due[i].due = now
@@ -359,7 +356,7 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 	heap.Init(&p.lobby.parked)
 	heap.Init(&p.lobby.resting)
 	if len(elsewhere) > 0 {
-		j.fleet.Hurry(elsewhere)
+		p.fleet.Hurry(elsewhere)
 	}
 	return job.Done("due now: %s", check.Counted(n, "retry"))
 }

@@ -23,7 +23,7 @@ func (p *pool) dispatch(now time.Time) bool {
 			p.returnShared(now)
 			return false
 		}
-		if p.job.shared != nil && p.slots.seeker.slot == nil {
+		if p.shared != nil && p.slots.seeker.slot == nil {
 			p.seek(now)
 			return false
 		}
@@ -45,18 +45,18 @@ func (p *pool) dispatch(now time.Time) bool {
 // beginRound says in the log what has changed by itself, and serves those that need no slot. It reports whether
 // something else may start.
 func (p *pool) beginRound(now time.Time) bool {
-	l, known := &p.lobby, p.job.Fold.Limits
+	l, known := &p.lobby, p.Fold.Limits
 	l.next, l.rated, l.retriesWait = time.Time{}, false, false
 	retries := l.hasDue(now) || l.retries > 0 || l.woken.len() > 0 || l.asking.len() > 0
 	if known.Ratio.Told && !retries {
-		p.job.Record(events.RetriesAllowed{})
+		p.Record(events.RetriesAllowed{})
 	}
 	windows := time.Time{}
 	if p.halted == nil {
 		windows = p.gates.windows.Look(now)
-		p.job.Tell(p.gates.windows)
+		p.Tell(p.gates.windows)
 		// With ExitOutside the run ends outside of the windows, once there is something that would have to wait.
-		if reason := p.gates.windows.Reason(); reason != "" && p.job.config.ExitOutside &&
+		if reason := p.gates.windows.Reason(); reason != "" && p.config.ExitOutside &&
 			(!p.exhausted() || len(p.suspects.waiting) > 0) {
 			p.halt(Result{State: jobs.Stopped, Reason: reason, AsAsked: true}, untilTheyEnd)
 		}
@@ -64,7 +64,7 @@ func (p *pool) beginRound(now time.Time) bool {
 	if p.halted == nil && known.Pause.Hold == nil {
 		l.next = now.Add(mostSleep)
 		l.soon(windows)
-		l.soon(p.job.recordAt)
+		l.soon(p.recordAt)
 	}
 	if p.ask(p.gates.all, p.asks(limits.Again, now)).Answer != limits.Go {
 		p.returnShared(now)
@@ -72,7 +72,7 @@ func (p *pool) beginRound(now time.Time) bool {
 	}
 	if r := p.gates.rollout; p.halted == nil && p.flights != nil {
 		before := r.Held
-		if p.job.Tell(r); r.Held != before { // the stage has not gone well
+		if p.Tell(r); r.Held != before { // the stage has not gone well
 			p.halt(Result{State: jobs.Stopped, Reason: r.Held, Unproven: true}, untilTheyEnd)
 		}
 	}
@@ -97,7 +97,7 @@ func (p *pool) again(d dueItem) {
 	if p.dropSkipped(d) {
 		return
 	}
-	if p.job.Fold.Losses[d.index].Together >= lostTogether {
+	if p.Fold.Losses[d.index].Together >= lostTogether {
 		p.suspects.lone = append(p.suspects.lone, d)
 		return
 	}
@@ -110,8 +110,8 @@ func (p *pool) admitNext(now time.Time) bool {
 	l := &p.lobby
 	// Where all items have the same keys, one waits for its turn at a time, so that they keep their order.
 	if l.hasDue(now) && (l.keysOf != nil || l.starts.len() == 0) {
-		retry := p.job.Fold.IsRetry(l.due[0].index)
-		if !retry || !p.retriesHeld(now) && l.retries < p.job.Fold.Limits.Ratio.Throttle.Free(now) {
+		retry := p.Fold.IsRetry(l.due[0].index)
+		if !retry || !p.retriesHeld(now) && l.retries < p.Fold.Limits.Ratio.Throttle.Free(now) {
 			return p.lineUp(retry)
 		}
 	}
@@ -133,15 +133,15 @@ func (p *pool) admitNext(now time.Time) bool {
 		it, keys = *l.fresh, l.keys(l.fresh.Item)
 	}
 	a.Key = keys.breaker
-	v := p.job.Fold.Limits.Breaker.Admit(a)
-	if v.Answer == limits.Wait && p.job.workflow.BreakerPer == nil {
+	v := p.Fold.Limits.Breaker.Admit(a)
+	if v.Answer == limits.Wait && p.workflow.BreakerPer == nil {
 		l.soon(v.Until)
 		return false
 	}
 	switch {
 	case waited && it.retry && p.retriesHeld(now):
 		l.popStart(it)
-		l.due.push(dueItem{id: it.ID, index: it.Index, due: p.job.Fold.Waiting[it.Index].Due})
+		l.due.push(dueItem{id: it.ID, index: it.Index, due: p.Fold.Waiting[it.Index].Due})
 		return true
 	case waited:
 		l.popStart(it)
@@ -170,7 +170,7 @@ func (p *pool) lineUp(retry bool) bool {
 	it := next.Item
 	if l.keysOf != nil {
 		var err error
-		if it, err = p.job.item(d.index); err != nil {
+		if it, err = p.item(d.index); err != nil {
 			p.haltForOwn(err)
 			return false
 		}
@@ -191,8 +191,8 @@ const mostHeld = 1 << 16
 // Where a breaker has all its tests running, its keys are asked again when an attempt of theirs has ended.
 func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 	at := now
-	if p.job.workflow.BreakerPer != nil {
-		switch v := p.job.Fold.Limits.Breaker.Admit(limits.Ask{Class: limits.Again, Now: now, Key: keys.breaker}); {
+	if p.workflow.BreakerPer != nil {
+		switch v := p.Fold.Limits.Breaker.Admit(limits.Ask{Class: limits.Again, Now: now, Key: keys.breaker}); {
 		case v.Answer == limits.Refuse:
 			return now
 		case v.Answer == limits.Wait && v.Until.IsZero():
@@ -203,7 +203,7 @@ func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 		}
 	}
 	if p.lobby.rateKey {
-		if rate := p.job.Fold.Limits.Rate.Next(keys.rate, now); rate.After(at) {
+		if rate := p.Fold.Limits.Rate.Next(keys.rate, now); rate.After(at) {
 			return rate
 		}
 	}
@@ -212,7 +212,7 @@ func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 
 // retriesHeld reports whether no retry may start now.
 func (p *pool) retriesHeld(now time.Time) bool {
-	return p.askOne(p.job.Fold.Limits.Ratio, p.asks(limits.Retry, now)).Answer != limits.Go
+	return p.askOne(p.Fold.Limits.Ratio, p.asks(limits.Retry, now)).Answer != limits.Go
 }
 
 // takeTurn returns the agent whose turn it is, and records that.
@@ -222,7 +222,7 @@ func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bo
 		if p.ask(p.gates.paces, a).Answer != limits.Go || p.retriesHeld(now) {
 			return nil, false
 		}
-		_, k, ok := l.next(now, p.job.Fold.Limits.Rate.Next)
+		_, k, ok := l.next(now, p.Fold.Limits.Rate.Next)
 		if !ok {
 			p.lobby.soon(l.due())
 			return nil, false
@@ -230,7 +230,7 @@ func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bo
 		l.pop()
 		if !k.gone {
 			p.turnTaken()
-			p.job.Record(events.StepRetried{ItemID: k.id, ItemIndex: k.index})
+			p.Record(events.StepRetried{ItemID: k.id, ItemIndex: k.index})
 			return k, true
 		}
 	}
@@ -248,7 +248,7 @@ func (p *pool) wake(now time.Time) bool {
 		return ok
 	}
 	k := p.lobby.parked.pop()
-	if k.turn && p.job.Fold.Limits.TakesTurns() {
+	if k.turn && p.Fold.Limits.TakesTurns() {
 		p.lobby.woken.add(p.flights[k.token].keys.rate, k)
 		return true
 	}

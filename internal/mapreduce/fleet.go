@@ -56,41 +56,40 @@ const fleetSettles = 200 * time.Millisecond
 // fitFleet has an elastic job use the slots that the fleet has. One is left when there is no worker, so that an
 // attempt waits for the first.
 func (p *pool) fitFleet(now time.Time) {
-	_, n := p.job.fleetUses()
-	if p.job.elastic {
+	_, n := p.fleetUses()
+	if p.elastic {
 		p.resize(max(n, 1))
 	}
-	if n != p.job.recorded && p.job.recordAt.IsZero() {
-		p.job.recordAt = now.Add(fleetSettles)
+	if n != p.recorded && p.recordAt.IsZero() {
+		p.recordAt = now.Add(fleetSettles)
 	}
 }
 
 // recordFleet records that the slots of the fleet have changed, once that is due. A job that is not elastic
 // says only which there are at first.
 func (p *pool) recordFleet(now time.Time) {
-	j := p.job
-	if j.recordAt.IsZero() || now.Before(j.recordAt) {
+	if p.recordAt.IsZero() || now.Before(p.recordAt) {
 		return
 	}
-	j.recordAt = time.Time{}
-	workers, n := j.fleetUses()
-	e := events.ScaleRequested{MaxParallel: n, Was: j.recorded, By: "the fleet", Fleet: true, Workers: workers}
+	p.recordAt = time.Time{}
+	workers, n := p.fleetUses()
+	e := events.ScaleRequested{MaxParallel: n, Was: p.recorded, By: "the fleet", Fleet: true, Workers: workers}
 	switch {
-	case n == j.recorded, !j.elastic && j.recorded > 0:
+	case n == p.recorded, !p.elastic && p.recorded > 0:
 		return
-	case j.elastic:
-		j.Record(e)
+	case p.elastic:
+		p.Record(e)
 	default:
-		j.notice(e.Words())
+		p.notice(e.Words())
 	}
-	j.recorded = n
+	p.recorded = n
 }
 
 // submit has an attempt given to the fleet.
 func (p *pool) submit(a agent.Attempt) {
 	p.submitter.n.Add(1)
-	p.job.agents.Go(func() error {
-		p.job.execute(p.runners.ctx, a)
+	p.agents.Go(func() error {
+		p.execute(p.runners.ctx, a)
 		if p.submitter.n.Add(-1) == mostUnsent/2 {
 			signal(p.submitter.room)
 		}

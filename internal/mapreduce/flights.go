@@ -31,10 +31,10 @@ func (j *owner) attempt(phase string) agent.Attempt {
 // start runs one attempt of an item in a free slot. The keys are those of the limits that it takes a turn of.
 func (p *pool) start(it offered, keys itemKeys) {
 	p.turnTaken()
-	a := p.attempt(it.Item, p.job.Fold.NextNumber(it.Index), p.takeSlot())
-	a.Token = p.job.Record(events.AgentStarted{
+	a := p.attempt(it.Item, p.Fold.NextNumber(it.Index), p.takeSlot())
+	a.Token = p.Record(events.AgentStarted{
 		AttemptID: a.AttemptID(), Worker: a.Worker, Alone: p.suspects.alone, Base: a.Base,
-		Fleet: p.job.fleet != nil, Suspect: it.Index == p.suspects.out, Reason: it.reason, Key: keys.rate,
+		Fleet: p.fleet != nil, Suspect: it.Index == p.suspects.out, Reason: it.reason, Key: keys.rate,
 		BreakerKey: keys.breaker,
 	}).Seq
 	p.fly(a, keys)
@@ -44,15 +44,15 @@ func (p *pool) start(it offered, keys itemKeys) {
 func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 	f := &flight{
 		index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now(),
-		placed: p.job.fleet == nil || a.Adopted,
+		placed: p.fleet == nil || a.Adopted,
 	}
 	p.flights[a.Token] = f
-	if p.job.Fold.Times.Limits() {
+	if p.Fold.Times.Limits() {
 		p.watch.clocks.push(clock{f.began, a.Token})
 		p.soonStraggling()
 	}
-	if p.job.config.Trace {
-		a.Trace = p.job.span().Of("attempt", a.Token).String()
+	if p.config.Trace {
+		a.Trace = p.span().Of("attempt", a.Token).String()
 	}
 	p.runners.running++
 	p.startWorker(a)
@@ -60,21 +60,21 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 
 // adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
 func (p *pool) adopt() {
-	for index := range check.ByKey(p.job.Fold.Running) {
-		f, slot := p.job.Fold.Running[index], 0
+	for index, f := range check.ByKey(p.Fold.Running) {
+		slot := 0
 		if f.Suspect {
 			p.suspects.out = index
 		}
 		if len(p.slots.free) > 0 {
 			slot = p.takeSlot()
 		}
-		a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
+		a := p.attempt(items.Item{ID: f.ItemID, Index: index}, f.Attempt, slot)
 		a.Token, a.Adopted, a.RanOn = f.Token, true, f.Node
-		if p.job.space != nil {
+		if p.space != nil {
 			p.inWorkspace(&a, f.Base, f.Resolve)
 		}
-		p.fly(a, itemKeys{f.Key, p.job.Fold.Limits.Breaker.Tickets[index].Key})
-		if p.job.Fold.Skips[index] != "" {
+		p.fly(a, itemKeys{f.Key, p.Fold.Limits.Breaker.Tickets[index].Key})
+		if p.Fold.Skips[index] != "" {
 			p.flights[a.Token].end(errSkipped)
 		}
 	}
@@ -84,24 +84,24 @@ func (p *pool) adopt() {
 func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a := p.template
 	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
-	a.ItemTotal = p.job.Fold.Total
-	if m := p.job.workflow.Map; m.ItemsFromArgs { // the values of a command line are known from the first on
+	a.ItemTotal = p.Fold.Total
+	if m := p.workflow.Map; m.ItemsFromArgs { // the values of a command line are known from the first on
 		a.ItemTotal = len(m.Input.Items)
 	}
-	a.Outputs = p.job.printed.granted()
-	p.job.Fold.TakeUp(&a, it.ID)
+	a.Outputs = p.printed.granted()
+	p.Fold.TakeUp(&a, it.ID)
 	a.Number, a.Worker = number, slot
 	// of attempts that are lost there is a number and no failure
-	a.Lost = p.job.fleet != nil && number-1 > p.job.Fold.Failures[it.Index]
-	a.CorrelationID = p.job.place.ID + "/" + it.ID
-	a.ID = p.job.attemptID(it.ID, number)
-	if again := p.job.workflow.ErrorPolicy.RetryConfig; again != nil && len(a.Handler) > 0 {
-		a.Again = &agent.Again{Policy: *again, State: p.job.Fold.RetryOf(it.Index)}
+	a.Lost = p.fleet != nil && number-1 > p.Fold.Failures[it.Index]
+	a.CorrelationID = p.place.ID + "/" + it.ID
+	a.ID = p.attemptID(it.ID, number)
+	if again := p.workflow.ErrorPolicy.RetryConfig; again != nil && len(a.Handler) > 0 {
+		a.Again = &agent.Again{Policy: *again, State: p.Fold.RetryOf(it.Index)}
 	}
-	if p.job.space != nil {
-		base, resolve := p.job.base(it.Index), p.job.Fold.Waiting[it.Index].Resolve
+	if p.space != nil {
+		base, resolve := p.base(it.Index), p.Fold.Waiting[it.Index].Resolve
 		if resolve != "" {
-			base = p.job.Fold.Head
+			base = p.Fold.Head
 		}
 		p.inWorkspace(&a, base, resolve)
 	}
@@ -113,7 +113,7 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 func (p *pool) inWorkspace(a *agent.Attempt, base, resolve string) {
 	a.Base, a.Branch = base, gitspace.Config{JobID: a.JobID}.Branch(a.ItemIndex)
 	if resolve != "" {
-		a.Resolve, a.Steps, a.Handler = resolve, p.job.workflow.Workspace.Resolve, nil
+		a.Resolve, a.Steps, a.Handler = resolve, p.workflow.Workspace.Resolve, nil
 		a.SetSpec()
 	}
 }
@@ -121,9 +121,9 @@ func (p *pool) inWorkspace(a *agent.Attempt, base, resolve string) {
 // startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one. One for a
 // fleet does not keep its goroutine.
 func (p *pool) startWorker(a agent.Attempt) {
-	if p.job.fleet != nil && a.ItemID != "" {
+	if p.fleet != nil && a.ItemID != "" {
 		token := a.Token // the function is kept while the attempt is out, which holds no attempt then
-		p.flights[token].end = func(cause error) { p.job.fleet.End(token, cause) }
+		p.flights[token].end = func(cause error) { p.fleet.End(token, cause) }
 		p.submit(a)
 		return
 	}
@@ -134,10 +134,10 @@ func (p *pool) startWorker(a agent.Attempt) {
 	select {
 	case p.runners.idle <- t:
 	default:
-		p.job.agents.Go(func() error {
-			p.job.execute(t.ctx, t.attempt)
+		p.agents.Go(func() error {
+			p.execute(t.ctx, t.attempt)
 			for t := range p.runners.idle {
-				p.job.execute(t.ctx, t.attempt)
+				p.execute(t.ctx, t.attempt)
 			}
 			return nil
 		})

@@ -12,10 +12,10 @@ import (
 
 // openGates makes the limits of the map phase. The machine is looked at before it returns, and then until ctx ends.
 func (p *pool) openGates(ctx context.Context) error {
-	j, m := p.job, p.job.workflow.Map
-	known, g := j.Fold.Limits, &p.gates
+	m := p.workflow.Map
+	known, g := p.Fold.Limits, &p.gates
 	g.windows, g.guards = limits.NewWindows(m.Windows), &limits.Guards{}
-	g.rollout = &limits.Stages{Rollout: &known.Rollout, List: j.stages}
+	g.rollout = &limits.Stages{Rollout: &known.Rollout, List: p.stages}
 	g.first = limits.First{Stages: g.rollout}
 	g.all = []limits.Limit{&known.Pause}
 	asked := namesAny(slices.Concat(p.template.Steps, p.template.Handler), "item_total") || len(m.Input.Items) > 0
@@ -36,13 +36,13 @@ func (p *pool) openGates(ctx context.Context) error {
 	if g.paces = []limits.Limit{limits.Pace{Concurrency: known.Concurrency}}; !p.lobby.rateKey {
 		g.paces = append(g.paces, known.Rate)
 	}
-	j.Live = []limits.Limit{g.windows, g.guards}
+	p.Live = []limits.Limit{g.windows, g.guards}
 	return p.watchMachine(ctx)
 }
 
 // asks returns the question whether something of a class may start.
 func (p *pool) asks(c limits.Class, now time.Time) limits.Ask {
-	s := p.job.Fold
+	s := p.Fold
 	begun := len(s.Running) + len(s.Waiting) + len(s.Merging) + p.lobby.starts.len() - p.lobby.again
 	return limits.Ask{Class: c, Now: now, Busy: len(p.slots.taken), Begun: begun}
 }
@@ -70,7 +70,7 @@ func (p *pool) askOne(l limits.Limit, a limits.Ask) limits.Verdict {
 	case *limits.Ratio:
 		p.lobby.retriesWait = true
 		if !l.Told {
-			p.job.Record(l.Holds(a.Now))
+			p.Record(l.Holds(a.Now))
 		}
 	}
 	return v
@@ -94,7 +94,7 @@ func (p *pool) admitSender(limits.Ask) limits.Verdict {
 func (p *pool) admitMerges(limits.Ask) limits.Verdict {
 	m, now := &p.merger, p.merger.busy || p.mayMerge()
 	m.backlog = m.backlog && now
-	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.job.Fold.Merging) >= mergesAhead*p.job.parallel)
+	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.Fold.Merging) >= mergesAhead*p.parallel)
 	return limits.WaitWhile(behind)
 }
 
@@ -110,17 +110,17 @@ func (p *pool) admitSlots(a limits.Ask) limits.Verdict {
 
 // admitRoom holds back what the machine has no files, processes or memory for.
 func (p *pool) admitRoom(a limits.Ask) limits.Verdict {
-	return limits.WaitWhile(int64(a.Busy) >= p.job.room.Load())
+	return limits.WaitWhile(int64(a.Busy) >= p.room.Load())
 }
 
 // slotsNow returns how many agents may be out at once. On a fleet that is no more than it has slots if there are
 // workspaces: an agent that waits for a worker would begin at what was merged before the wait.
 func (p *pool) slotsNow() int {
-	if p.job.space == nil || p.job.fleet == nil {
-		return p.job.parallel
+	if p.space == nil || p.fleet == nil {
+		return p.parallel
 	}
-	_, n := p.job.fleetSlots.now()
-	return min(p.job.parallel, max(n, 1))
+	_, n := p.fleetSlots.now()
+	return min(p.parallel, max(n, 1))
 }
 
 // guardPause is how long there is between two looks at the machine.
@@ -129,7 +129,7 @@ const guardPause = 2 * time.Second
 // watchMachine follows what the machine has left until ctx ends, if there are guards. What it finds becomes a
 // record, from which the limit learns.
 func (p *pool) watchMachine(ctx context.Context) error {
-	j, guards := p.job, p.job.workflow.Map.Guards
+	j, guards := p.owner, p.workflow.Map.Guards
 	if !guards.Any() {
 		return nil
 	}

@@ -28,13 +28,13 @@ func TestEveryLimitIsAskedAndExplained(t *testing.T) {
 	w := parse(t, gated(1, ""))
 	w.Map.Input.Items = []json.RawMessage{json.RawMessage(`1`)} // whose number people know
 	p := &pool{
-		job:    &owner{workflow: w, Opened: &job.Opened{Fold: job.NewFold(w.ErrorPolicy)}},
+		owner:  &owner{workflow: w, Opened: &job.Opened{Fold: job.NewFold(w.ErrorPolicy)}},
 		source: source{chosen: make(chan struct{})},
 	}
 	if err := p.openGates(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	known := p.job.Fold.Limits
+	known := p.Fold.Limits
 	turn := append([]limits.Limit{p.gates.first, known.Ratio, known.Breaker}, p.gates.paces...)
 	asked := map[string]bool{}
 	for _, l := range slices.Concat(p.gates.all, p.gates.slot, turn) {

@@ -14,7 +14,7 @@ import (
 // haltForOwn stops the pool after an error of prodigy itself, since the next attempt would fail too. A stop is
 // no such error.
 func (p *pool) haltForOwn(err error) {
-	if err == nil || p.halted != nil || p.runners.ctx.Err() != nil || p.job.stopped(err) {
+	if err == nil || p.halted != nil || p.runners.ctx.Err() != nil || p.stopped(err) {
 		return
 	}
 	v, grace := failed(err), p.stopGrace()
@@ -34,19 +34,19 @@ func failed(err error) Result {
 
 // checkPolicy stops the pool when the policy says so.
 func (p *pool) checkPolicy() {
-	if reason, stop := p.job.Fold.Policy.Stop(); stop {
+	if reason, stop := p.Fold.Policy.Stop(); stop {
 		p.halt(Result{State: jobs.Failed, Reason: reason}, p.stopGrace())
 	}
-	if reason, alike := p.job.Fold.AllAlike(); alike {
+	if reason, alike := p.Fold.AllAlike(); alike {
 		p.halt(Result{State: jobs.Failed, Reason: reason}, p.stopGrace())
 	}
 }
 
 func (p *pool) stopGrace() time.Duration {
-	if p.job.config.StopNow {
+	if p.config.StopNow {
 		return 0
 	}
-	return p.job.config.Grace
+	return p.config.Grace
 }
 
 // untilTheyEnd is a grace without an end: what runs is paid for.
@@ -59,9 +59,9 @@ func (p *pool) halt(v Result, grace time.Duration) {
 		p.halted = &v
 		p.source.cancel()
 		select {
-		case <-p.job.halting: // a phase before was halted, and came to its end all the same
+		case <-p.halting: // a phase before was halted, and came to its end all the same
 		default:
-			close(p.job.halting)
+			close(p.halting)
 		}
 	}
 	if grace != untilTheyEnd && p.ending.grace == nil {
@@ -73,7 +73,7 @@ func (p *pool) halt(v Result, grace time.Duration) {
 	}
 }
 
-func (p *pool) haltSelecting(err error) { p.halt(p.job.selectionFailed(err), p.stopGrace()) }
+func (p *pool) haltSelecting(err error) { p.halt(p.selectionFailed(err), p.stopGrace()) }
 
 // selectionFailed returns how a run ends whose selection of items has failed.
 func (j *owner) selectionFailed(err error) Result {
@@ -84,8 +84,8 @@ func (j *owner) selectionFailed(err error) Result {
 
 // holdFleet tells the fleet, once, that the job begins to stop.
 func (p *pool) holdFleet() {
-	if p.job.fleet != nil && !p.ending.fleetHeld {
+	if p.fleet != nil && !p.ending.fleetHeld {
 		p.ending.fleetHeld = true
-		p.job.fleet.Hold()
+		p.fleet.Hold()
 	}
 }

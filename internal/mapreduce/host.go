@@ -28,21 +28,21 @@ func (h *host) emit(e events.Event) { h.job.inbox <- emitted{event: e} }
 func (m emitted) deliver(p *pool) {
 	switch e := m.event.(type) { // at the end of a step of a phase that runs once, where its outputs are
 	case events.StepCompleted:
-		e.Outputs = p.job.printed.take(m.attempt)
+		e.Outputs = p.printed.take(m.attempt)
 		m.event = e
 	case events.StepFailed:
 		if e.ItemID == "" {
-			e.Outputs = p.job.printed.of(m.attempt)
+			e.Outputs = p.printed.of(m.attempt)
 		}
 		m.event = e
 	}
-	p.job.Record(m.event)
+	p.Record(m.event)
 	switch e := m.event.(type) {
 	case events.QuotaResumed:
 		p.restartClocks()
 	case events.AgentPlaced:
-		one := p.job.Fold.Running[e.ItemIndex]
-		if f := p.flights[one.Token]; f != nil && one.Number == e.Attempt && !f.placed {
+		one := p.Fold.Running[e.ItemIndex]
+		if f := p.flights[one.Token]; f != nil && one.Attempt == e.Attempt && !f.placed {
 			f.placed, f.began = true, time.Now()
 		}
 	}

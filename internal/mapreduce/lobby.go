@@ -67,7 +67,7 @@ func (p *pool) wakeResting(now time.Time) {
 			return
 		}
 		k := l.resting.pop()
-		if f := p.flights[k.token]; k.turn && f != nil && p.job.Fold.Limits.TakesTurns() {
+		if f := p.flights[k.token]; k.turn && f != nil && p.Fold.Limits.TakesTurns() {
 			l.asking.add(f.keys.rate, k)
 			continue
 		}
@@ -97,8 +97,8 @@ func (p *pool) turnTaken() {
 	if p.lobby.since.IsZero() {
 		return
 	}
-	if p.job.config.RateWaited != nil {
-		p.job.config.RateWaited(time.Since(p.lobby.since))
+	if p.config.RateWaited != nil {
+		p.config.RateWaited(time.Since(p.lobby.since))
 	}
 	p.lobby.since = time.Time{}
 }

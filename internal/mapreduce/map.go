@@ -83,7 +83,7 @@ func (j *owner) openReuse(now events.Fingerprint) (err error) {
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
 func (j *owner) runPool(ctx context.Context, s source, due, alone []dueItem) (Result, error) {
 	p := &pool{
-		job: j, source: s, runners: newRunners(ctx), flights: map[int64]*flight{}, slots: newSlots(j.parallel),
+		owner: j, source: s, runners: newRunners(ctx), flights: map[int64]*flight{}, slots: newSlots(j.parallel),
 		suspects: suspects{waiting: alone, out: -1}, submitter: submitter{room: make(chan struct{}, 1)},
 	}
 	defer p.runners.kill(nil)
@@ -130,17 +130,17 @@ func (j *owner) runPool(ctx context.Context, s source, due, alone []dueItem) (Re
 
 // makeTemplate sets what all agents have in common, and what waits by its keys.
 func (p *pool) makeTemplate() (err error) {
-	j, m, a := p.job, p.job.workflow.Map, &p.template
-	*a = j.attempt("map")
+	m, a := p.workflow.Map, &p.template
+	*a = p.owner.attempt("map")
 	a.Steps, a.PerValue = m.AgentTemplate, m.ItemsFromArgs
 	a.Batch, a.Producing = m.Batch > 0, len(m.Produces) > 0
-	a.Handler = j.workflow.Handlers[j.workflow.ErrorPolicy.OnItemFailure.Handler]
+	a.Handler = p.workflow.Handlers[p.workflow.ErrorPolicy.OnItemFailure.Handler]
 	a.Limits.Cleanup, a.Limits.SkipHandlerOnTimeout = m.Timeouts.Cleanup, m.Timeouts.Action != ""
-	if a.Limits.Agent, err = j.config.limit(j.workflow, "agent_timeout_secs", m.AgentLimit()); err != nil {
+	if a.Limits.Agent, err = p.config.limit(p.workflow, "agent_timeout_secs", m.AgentLimit()); err != nil {
 		return err
 	}
 	a.SetSpec()
-	p.lobby, err = j.newLobby()
+	p.lobby, err = p.newLobby()
 	return err
 }
 
@@ -148,13 +148,13 @@ func (p *pool) makeTemplate() (err error) {
 func (p *pool) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	stop, failed, dead := p.job.config.Stop.Done(), p.job.Log.Failed(), ctx.Done()
+	stop, failed, dead := p.config.Stop.Done(), p.Log.Failed(), ctx.Done()
 	for {
 		p.merge()
 		p.recordFleet(time.Now())
 		more := p.dispatch(time.Now())
 		if p.over() {
-			p.recordFleet(p.job.recordAt)
+			p.recordFleet(p.recordAt)
 			return
 		}
 		switch next := p.lobby.next; {
@@ -166,11 +166,11 @@ func (p *pool) run(ctx context.Context) {
 			timer.Reset(time.Until(next))
 		}
 		select {
-		case m := <-p.job.inbox:
+		case m := <-p.inbox:
 			m.deliver(p)
-		case c := <-p.job.controls:
+		case c := <-p.controls:
 			p.control(c)
-		case <-p.job.fleetSlots.changed:
+		case <-p.fleetSlots.changed:
 			p.fitFleet(time.Now())
 		case it, ok := <-p.wanted():
 			p.receive(it, ok)
@@ -184,17 +184,17 @@ func (p *pool) run(ctx context.Context) {
 			p.runners.kill(errors.New(p.halted.Reason))
 		case <-stop:
 			stop = nil
-			p.job.register.Stopping()
-			reason := context.Cause(p.job.config.Stop).Error()
-			p.job.Record(events.StopRequested{Reason: reason})
-			p.halt(Result{State: jobs.Stopped, Reason: reason}, p.job.config.Grace)
+			p.register.Stopping()
+			reason := context.Cause(p.config.Stop).Error()
+			p.Record(events.StopRequested{Reason: reason})
+			p.halt(Result{State: jobs.Stopped, Reason: reason}, p.config.Grace)
 		case <-dead:
 			dead = nil
 			p.halt(Result{State: jobs.Stopped, Reason: context.Cause(ctx).Error()}, 0)
 		case <-failed:
 			failed = nil
 			p.halt(Result{State: jobs.Failed, Reason: "the event log cannot be written"}, 0)
-			p.runners.kill(p.job.Log.Err())
+			p.runners.kill(p.Log.Err())
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (p *pool) over() bool {
 		return p.merger.publish == nil || p.runners.ctx.Err() != nil
 	}
 	if p.single.between {
-		return p.job.Fold.Limits.Pause.Hold == nil
+		return p.Fold.Limits.Pause.Hold == nil
 	}
 	return p.exhausted() && len(p.suspects.waiting) == 0 && !p.mayMerge() && p.merger.publish == nil
 }
@@ -223,14 +223,14 @@ func (p *pool) wanted() <-chan offered {
 
 func (p *pool) receive(it offered, ok bool) {
 	if ok && it.reused != nil {
-		p.job.Record(*it.reused)
+		p.Record(*it.reused)
 		p.merger.last = it.Index
 		return
 	}
 	if ok {
 		p.merger.last = it.Index
-		if p.job.Fold.Skips[it.Index] != "" {
-			p.job.skipWaiting(it.ID, it.Index)
+		if p.Fold.Skips[it.Index] != "" {
+			p.skipWaiting(it.ID, it.Index)
 			p.checkPolicy()
 			return
 		}
@@ -254,9 +254,9 @@ func (p *pool) selected() {
 		p.haltSelecting(err)
 		return
 	}
-	p.job.Record(selected)
+	p.Record(selected)
 	for _, note := range notes {
-		p.job.notice("warning: " + note)
+		p.notice("warning: " + note)
 	}
 	p.checkPolicy()
 }
@@ -268,7 +268,7 @@ func (e *attemptEnd) deliver(p *pool) {
 	case e.attempt.ItemID == "":
 		p.single.end = e
 	case errors.Is(e.err, agent.ErrDetached):
-		p.release(e, p.job.Fold.Seq)
+		p.release(e, p.Fold.Seq)
 	default:
 		p.ended(e)
 	}
@@ -278,18 +278,18 @@ func (e *attemptEnd) deliver(p *pool) {
 func (p *pool) ended(e *attemptEnd) {
 	index, breaker := e.attempt.ItemIndex, p.flights[e.attempt.Token].keys.breaker
 	p.asTimeout(e)
-	seq := p.job.recordOutcome(e, p.halted)
+	seq := p.recordOutcome(e, p.halted)
 	for _, keys := range p.lobby.full[breaker] {
 		p.lobby.starts.again(keys)
 	}
 	delete(p.lobby.full, breaker)
 	p.haltForOwn(e.err)
-	p.job.condemn(index)
-	if w, ok := p.job.Fold.Merging[index]; ok && w.Seq == seq {
+	p.condemn(index)
+	if w, ok := p.Fold.Merging[index]; ok && w.Seq == seq {
 		p.enqueue(index)
 		// The slot is held until the work is merged: who begins there next begins at it. With `order: items` nobody
 		// would, and what is merged first may still need a slot.
-		if p.job.workflow.Workspace.Order != workflow.OrderItems {
+		if p.workflow.Workspace.Order != workflow.OrderItems {
 			if slot := p.flights[e.attempt.Token].slot; slot > 0 {
 				p.slots.taken[slot]++
 				p.merger.slots[index] = slot
@@ -305,18 +305,18 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	f := p.flights[e.attempt.Token]
 	delete(p.flights, e.attempt.Token)
 	p.lobby.forget(e.attempt.Token)
-	if p.job.fleet == nil {
+	if p.fleet == nil {
 		f.end(nil)
 	}
 	slot := f.slot
-	if slot == 0 || p.job.fleet != nil {
+	if slot == 0 || p.fleet != nil {
 		p.unpark(e.attempt.Token)
 	}
 	p.suspects.ended(e.attempt.ItemIndex)
 	if p.suspects.alone && !p.exhausted() {
 		p.suspects.alone = false // it ran alone only so that the stage of a rollout ends
 	}
-	if w, ok := p.job.Fold.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
+	if w, ok := p.Fold.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
 		d := dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due}
 		if w.Retry.Alone {
 			p.suspects.waiting = append(p.suspects.waiting, d)
@@ -324,11 +324,11 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 			p.again(d)
 		}
 	}
-	if p.job.config.Durability == events.Strict {
+	if p.config.Durability == events.Strict {
 		p.runners.syncing++
-		p.job.agents.Go(func() error {
-			_ = p.job.Log.Wait(seq) // the owner learns of a write error from the log itself
-			p.job.inbox <- synced{slot}
+		p.agents.Go(func() error {
+			_ = p.Log.Wait(seq) // the owner learns of a write error from the log itself
+			p.inbox <- synced{slot}
 			return nil
 		})
 		return
@@ -370,7 +370,7 @@ func (j *owner) whileHeld(ctx context.Context) (*Result, error) {
 // poolOfNone returns a pool that is about no items.
 func (j *owner) poolOfNone(ctx context.Context) *pool {
 	return &pool{
-		job: j, runners: newRunners(ctx), source: source{cancel: func() {}},
+		owner: j, runners: newRunners(ctx), source: source{cancel: func() {}},
 		gates: gates{
 			all:     []limits.Limit{&j.Fold.Limits.Pause},
 			windows: &limits.Windows{}, guards: &limits.Guards{},

@@ -342,13 +342,12 @@ func (j *owner) killedAgents(attached []int) []events.AgentUsage {
 		u.Outcome, u.Partial, u.AssumedUSD = events.OutcomeInterrupted, true, assumed
 		killed = append(killed, u)
 	}
-	for index := range check.ByKey(j.Fold.Running) {
-		f := j.Fold.Running[index]
+	for index, f := range check.ByKey(j.Fold.Running) {
 		if f.Fleet || slices.Contains(attached, index) {
 			continue
 		}
 		add(events.AgentUsage{
-			ItemID: f.ID, ItemIndex: index, AgentID: j.attemptID(f.ID, f.Number), Attempt: f.Number,
+			ItemID: f.ItemID, ItemIndex: index, AgentID: f.AgentID, Attempt: f.Attempt,
 		})
 	}
 	phase := j.Fold.Working
@@ -379,7 +378,7 @@ func (j *owner) attached(ctx context.Context) ([]int, error) {
 	indexes := make(map[string]int, len(j.Fold.Running))
 	for index, f := range j.Fold.Running {
 		if f.Fleet == (j.fleet != nil) && index < j.Store.Len() { // a power loss may have taken it: the selection will bring it again
-			indexes[j.attemptID(f.ID, f.Number)] = index
+			indexes[f.AgentID] = index
 		}
 	}
 	if len(indexes) == 0 {

@@ -28,8 +28,8 @@ const (
 
 // enqueue adds an item whose work is to be merged.
 func (p *pool) enqueue(index int) {
-	turn := p.job.Fold.Merging[index].Seq
-	if p.job.workflow.Workspace.Order == workflow.OrderItems {
+	turn := p.Fold.Merging[index].Seq
+	if p.workflow.Workspace.Order == workflow.OrderItems {
 		turn = int64(index)
 	}
 	p.merger.queue.push(mergeable{turn, index})
@@ -38,10 +38,10 @@ func (p *pool) enqueue(index int) {
 // enqueueAll adds what an earlier run has left.
 func (p *pool) enqueueAll() {
 	p.merger.last, p.merger.slots = -1, map[int]int{}
-	for index, m := range p.job.Fold.Merging {
-		if p.job.Fold.Skips[index] != "" { // asked for while the job stood
-			p.job.recordSkipped(events.AgentFailed{
-				AttemptID: m.AttemptID(index), Worker: m.Worker, DurationMS: events.Millis(m.Took), Commit: m.Commit,
+	for index, m := range p.Fold.Merging {
+		if p.Fold.Skips[index] != "" { // asked for while the job stood
+			p.recordSkipped(events.AgentFailed{
+				AttemptID: m.AttemptID, Worker: m.Worker, DurationMS: events.Millis(m.Took), Commit: m.Commit,
 			})
 			continue
 		}
@@ -58,11 +58,11 @@ func (p *pool) mayMerge() bool {
 // horizon returns the turn from which on work may still come that has to be merged before. It is without a
 // bound when the order is that of completion.
 func (p *pool) horizon() int64 {
-	if p.job.workflow.Workspace.Order != workflow.OrderItems {
+	if p.workflow.Workspace.Order != workflow.OrderItems {
 		return math.MaxInt64
 	}
 	first := math.MaxInt
-	for index := range p.job.Fold.Running {
+	for index := range p.Fold.Running {
 		first = min(first, index)
 	}
 	for _, d := range p.lobby.due {
@@ -93,19 +93,19 @@ func (p *pool) merge() {
 	}
 	if p.halted == nil {
 		most := mergesAtOnce
-		if v := p.job.workflow.Workspace.Verify; v != nil {
+		if v := p.workflow.Workspace.Verify; v != nil {
 			most = v.Batch
 		}
 		for horizon := p.horizon(); len(m.batch) < most && len(m.queue) > 0 && m.queue[0].turn < horizon; {
 			index := m.queue.pop().index
-			m.batch = append(m.batch, workOf(index, p.job.Fold.Merging[index]))
+			m.batch = append(m.batch, workOf(p.Fold.Merging[index]))
 		}
 	}
 	if len(m.batch) == 0 && m.publish == nil {
 		return
 	}
 	m.busy = true
-	j, ctx, head, batch, publish := p.job, p.runners.ctx, p.job.Fold.Head, m.batch, m.publish
+	j, ctx, head, batch, publish := p.owner, p.runners.ctx, p.Fold.Head, m.batch, m.publish
 	m.publish = nil
 	j.agents.Go(func() error {
 		var end mergeEnd
@@ -137,11 +137,11 @@ func (end *mergeEnd) deliver(p *pool) {
 		return
 	}
 	if len(end.merged.Items) > 0 {
-		m.publish = p.job.recordMerged(end)
+		m.publish = p.recordMerged(end)
 	}
 	for _, r := range end.merged.Failed {
-		p.job.recordRejected(r)
-		if w, ok := p.job.Fold.Waiting[r.Index]; ok && p.halted == nil {
+		p.recordRejected(r)
+		if w, ok := p.Fold.Waiting[r.Index]; ok && p.halted == nil {
 			p.lobby.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
 		}
 	}
@@ -193,10 +193,10 @@ func (j *owner) recordRejected(r gitspace.Rejected) {
 	}
 	if !resolve {
 		d = j.Fold.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: m.Retry}, now,
-			retry.NewRand(j.meta.Seed, m.ID, strconv.Itoa(m.Number)))
+			retry.NewRand(j.meta.Seed, m.ItemID, strconv.Itoa(m.Attempt)))
 	}
 	failed := events.AgentFailed{
-		AttemptID: m.AttemptID(r.Index), Worker: m.Worker, DurationMS: events.Millis(m.Took), Step: step,
+		AttemptID: m.AttemptID, Worker: m.Worker, DurationMS: events.Millis(m.Took), Step: step,
 		Commit: m.Commit, Conflicts: r.Conflicts, Resolve: resolve,
 	}
 	j.fail(failed, f, d, now)

@@ -223,21 +223,20 @@ func (j *owner) recordSkipped(e events.AgentFailed) int64 {
 // dropped settles an item that is not to start: its retry budget has expired, or the open breaker refuses it. It
 // reports whether it is one.
 func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
-	j := p.job
-	again, used := j.workflow.ErrorPolicy.RetryConfig, j.Fold.RetryOf(it.Index)
+	again, used := p.workflow.ErrorPolicy.RetryConfig, p.Fold.RetryOf(it.Index)
 	switch {
 	case again != nil && again.Expired(used, now):
-		last := j.Fold.Failed[it.Index]
+		last := p.Fold.Failed[it.Index]
 		f := retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}
-		d := j.Fold.Policy.GiveUp(errorpolicy.Outcome{Failure: f, Retry: used})
+		d := p.Fold.Policy.GiveUp(errorpolicy.Outcome{Failure: f, Retry: used})
 		f.Message = retry.Headline(retry.Budget, f.Message, "")
-		j.fail(events.AgentFailed{AttemptID: j.notRun(it.ID, it.Index), Step: last.Step}, f, d, now)
+		p.fail(events.AgentFailed{AttemptID: p.notRun(it.ID, it.Index), Step: last.Step}, f, d, now)
 	case v.Answer == limits.Refuse:
 		f := retry.Failure{Type: retry.TypeCircuitOpen, ExitCode: -1}
-		last := j.Fold.Failed[it.Index].Error
+		last := p.Fold.Failed[it.Index].Error
 		f.Message = retry.Headline(retry.CircuitOpen, last, "refused: the circuit breaker is open")
-		e := events.AgentFailed{AttemptID: j.notRun(it.ID, it.Index)}
-		j.fail(e, f, errorpolicy.Decision{Action: errorpolicy.DLQ}, now)
+		e := events.AgentFailed{AttemptID: p.notRun(it.ID, it.Index)}
+		p.fail(e, f, errorpolicy.Decision{Action: errorpolicy.DLQ}, now)
 	default:
 		return false
 	}

@@ -16,7 +16,7 @@ func (h *host) Output(a *agent.Attempt, e outputs.Entry) {
 
 // deliver writes what an attempt has printed.
 func (m printedBy) deliver(p *pool) {
-	kept := &p.job.printed
+	kept := &p.printed
 	if kept.err == nil {
 		var at outputs.Span
 		if at, kept.err = kept.store.Append(m.entry); kept.err == nil && at.Length > 0 {

@@ -14,9 +14,10 @@ import (
 	"prodigy/internal/limits"
 )
 
-// pool is the map phase at work. All of it belongs to the goroutine of run; agents send it messages.
+// pool is the map phase at work, with the owner of the job. All of it belongs to the goroutine of run; agents send it
+// messages.
 type pool struct {
-	job *owner
+	*owner
 
 	// template is what all agents have in common.
 	template agent.Attempt

@@ -95,12 +95,12 @@ func (p *pool) seek(now time.Time) {
 	ctx, cancel := context.WithCancel(p.runners.ctx)
 	found := make(chan foundSlot, 1)
 	s.found, s.cancel = found, cancel
-	shared, told := p.job.shared, s.told
+	shared, told := p.shared, s.told
 	s.told = s.told || p.runners.running == 0
-	p.job.agents.Go(func() error {
+	p.agents.Go(func() error {
 		slow := time.AfterFunc(tellAfter, func() {
 			if !told {
-				p.job.notice(fmt.Sprintf("waiting for one of the %d slots of pool %s, in use by other jobs",
+				p.notice(fmt.Sprintf("waiting for one of the %d slots of pool %s, in use by other jobs",
 					shared.Slots, shared.Name))
 			}
 		})

@@ -14,7 +14,7 @@ func (p *pool) takeSlot() int {
 	p.slots.free = p.slots.free[:len(p.slots.free)-1]
 	p.slots.taken[slot] = 1
 	if p.slots.seeker.slot != nil {
-		p.job.shared.put(slot, p.slots.seeker.slot)
+		p.shared.put(slot, p.slots.seeker.slot)
 		p.slots.seeker.slot = nil
 	}
 	return slot
@@ -25,19 +25,19 @@ func (p *pool) freeSlot(slot int) {
 	if slot == 0 {
 		return
 	}
-	p.job.shared.yield(slot)
+	p.shared.yield(slot)
 	if p.slots.taken[slot]--; p.slots.taken[slot] > 0 {
 		return
 	}
 	delete(p.slots.taken, slot)
-	if slot <= p.job.parallel { // else the job was scaled down
+	if slot <= p.parallel { // else the job was scaled down
 		p.slots.free = append(p.slots.free, slot)
 	}
 }
 
 // resize changes the number of slots.
 func (p *pool) resize(n int) {
-	p.job.parallel = n
+	p.parallel = n
 	if p.flights != nil { // else the next pool begins with as many
 		p.slots.resize(n)
 	}

@@ -21,7 +21,7 @@ func (p *pool) sinceOf(f *flight, id string, now time.Time) time.Time {
 	if f.waits != nil || !f.placed {
 		return now
 	}
-	if k, retrying := p.job.Fold.Retrying[id]; retrying && k.Due.After(f.began) {
+	if k, retrying := p.Fold.Retrying[id]; retrying && k.Due.After(f.began) {
 		return k.Due
 	}
 	return f.began
@@ -29,9 +29,9 @@ func (p *pool) sinceOf(f *flight, id string, now time.Time) time.Time {
 
 // findStragglers records which attempts have become stragglers.
 func (p *pool) findStragglers(now time.Time) {
-	w, j := &p.watch, p.job
-	limit, known := j.Fold.Times.Limit()
-	if !known || len(j.Fold.Quotas) > 0 {
+	w := &p.watch
+	limit, known := p.Fold.Times.Limit()
+	if !known || len(p.Fold.Quotas) > 0 {
 		return
 	}
 	for len(w.clocks) > 0 && now.Sub(w.clocks[0].since) >= limit {
@@ -39,28 +39,28 @@ func (p *pool) findStragglers(now time.Time) {
 		f := p.flights[c.token]
 		one := job.Running{}
 		if f != nil {
-			one = j.Fold.Running[f.index]
+			one = p.Fold.Running[f.index]
 		}
 		if one.Token != c.token { // it has ended
 			w.clocks.pop()
 			continue
 		}
-		if since := p.sinceOf(f, one.ID, now); since.After(c.since) {
+		if since := p.sinceOf(f, one.ItemID, now); since.After(c.since) {
 			c.since = since
 			heap.Fix(&w.clocks, 0)
 			continue
 		}
 		e := events.AgentStraggling{
-			AttemptID: j.attemptOf(one.ID, f.index, f.number),
+			AttemptID: one.AttemptID,
 			Worker:    f.slot, RanMS: events.Millis(now.Sub(c.since)),
-			LimitMS: events.Millis(limit), After: j.workflow.Map.Straggler.After.String(),
+			LimitMS: events.Millis(limit), After: p.workflow.Map.Straggler.After.String(),
 		}
-		if t := j.Fold.Times.Percentile(); t > 0 {
-			e.PercentileMS, e.Attempts = events.Millis(t), j.Fold.Times.N()
+		if t := p.Fold.Times.Percentile(); t > 0 {
+			e.PercentileMS, e.Attempts = events.Millis(t), p.Fold.Times.N()
 		}
 		w.clocks.pop()
-		j.Record(e)
-		if j.workflow.Map.Straggler.Stop {
+		p.Record(e)
+		if p.workflow.Map.Straggler.Stop {
 			f.slow = errors.New("the agent timed out as a straggler, after " + duration.Format(limit.Round(10*time.Millisecond)))
 			f.end(f.slow)
 		}
@@ -70,7 +70,7 @@ func (p *pool) findStragglers(now time.Time) {
 
 // soonStraggling notes when the next attempt may be a straggler.
 func (p *pool) soonStraggling() {
-	if limit, known := p.job.Fold.Times.Limit(); known && len(p.watch.clocks) > 0 {
+	if limit, known := p.Fold.Times.Limit(); known && len(p.watch.clocks) > 0 {
 		p.lobby.soon(p.watch.clocks[0].since.Add(limit))
 	}
 }

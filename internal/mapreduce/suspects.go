@@ -38,7 +38,7 @@ func (p *pool) isolate(now time.Time) {
 	if len(s.waiting) > 0 && !p.runners.busy() && (p.exhausted() || canary()) {
 		next := s.waiting[0]
 		if s.pause.IsZero() {
-			s.pause = now.Add(time.Second << min(2*p.job.Fold.Crashes[next.index].Alone, 4))
+			s.pause = now.Add(time.Second << min(2*p.Fold.Crashes[next.index].Alone, 4))
 		}
 		if now.Before(s.pause) {
 			l.soon(s.pause)

@@ -140,8 +140,8 @@ func (j *owner) openWorkspaces(ctx context.Context, start gitspace.Start) error 
 		}
 	}
 	var live []gitspace.Work
-	for index, m := range j.Fold.Merging {
-		live = append(live, workOf(index, m))
+	for _, m := range j.Fold.Merging {
+		live = append(live, workOf(m))
 	}
 	space, err := j.config.workspaces().Open(ctx, j.gitConfig(), start, j.Fold.Head, live)
 	if err != nil {
@@ -345,9 +345,8 @@ func RemoveWorkspaces(ctx context.Context, place jobs.Job, environ []string) err
 }
 
 // workOf returns the work of an item for the merger.
-func workOf(index int, m job.Merging) gitspace.Work {
+func workOf(m job.Merging) gitspace.Work {
 	return gitspace.Work{
-		ItemID: m.ID, Index: index, Attempt: m.Number, Base: m.Base, Date: m.Done,
-		Changes: events.Changes{Commit: m.Commit, Files: m.Files, Insertions: m.Insertions, Deletions: m.Deletions},
+		ItemID: m.ItemID, Index: m.ItemIndex, Attempt: m.Attempt, Base: m.Base, Date: m.Done, Changes: m.Changes,
 	}
 }
