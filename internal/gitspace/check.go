@@ -38,10 +38,10 @@ func (s *Space) inspectHub(ctx context.Context, head string, live []Work) error 
 
 // missing says which object of a commit is missing or damaged, besides those that another commit has; empty means none.
 func (s *Space) missing(ctx context.Context, commit, known string) (reason string, err error) {
-	names, err := s.git.output(ctx, s.hub(), "rev-list", "--objects", "--no-object-names", commit, "^"+known)
+	names, err := s.hub().output(ctx, "rev-list", "--objects", "--no-object-names", commit, "^"+known)
 	var absent []string
 	if err == nil {
-		absent, err = s.absent(ctx, s.hub(), strings.Fields(names))
+		absent, err = s.hub().absent(ctx, strings.Fields(names))
 	}
 	switch failed := refusal(err); {
 	case failed != nil:

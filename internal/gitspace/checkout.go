@@ -18,7 +18,7 @@ import (
 // checkout is the user's repository, as seen from the directory the job was started in. It is only read, but
 // for the refs of the job.
 type checkout struct {
-	place place
+	place
 	// head is the commit that is checked out. It is empty before the first commit.
 	head string
 	top  string
@@ -43,9 +43,9 @@ type checkout struct {
 // symbolic links, and the path to the same place of a workspace from where commands begin.
 func (c checkout) places() map[string]string {
 	up := strings.Repeat("../", strings.Count(c.prefix, "/")) + "."
-	all := map[string]string{filepath.Join(c.top, c.prefix): ".", c.place.dir: "."}
+	all := map[string]string{filepath.Join(c.top, c.prefix): ".", c.dir: "."}
 	all[c.top] = up
-	if top, is := strings.CutSuffix(c.place.dir, "/"+strings.TrimSuffix(c.prefix, "/")); is {
+	if top, is := strings.CutSuffix(c.dir, "/"+strings.TrimSuffix(c.prefix, "/")); is {
 		all[top] = up
 	}
 	return all
@@ -76,8 +76,8 @@ func parseWords(text string) (all []setting) {
 
 // inspect reads the repository that dir is in.
 func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
-	c := checkout{place: place{dir: dir}}
-	out, err := g.output(ctx, c.place, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
+	c := checkout{place: place{git: g, dir: dir}}
+	out, err := c.output(ctx, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
 	failed, is := errors.AsType[*gitError](err)
 	switch {
 	case is:
@@ -85,13 +85,11 @@ func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 	case err != nil:
 		return c, err
 	case strings.HasPrefix(out, "true"):
-		return c, fmt.Errorf(
-			"workspaces need a working tree, and %s is a bare repository: run prodigy in a clone of it", dir,
-		)
+		return c, fmt.Errorf("workspaces need a working tree, and %s is a bare repository: run prodigy in a clone of it", dir)
 	case !strings.HasSuffix(out, "true\n"):
 		return c, fmt.Errorf("workspaces need a working tree, and %s is inside a .git directory", dir)
 	}
-	out, err = g.output(ctx, c.place, "rev-parse", "--path-format=absolute", "--show-toplevel", "--show-prefix",
+	out, err = c.output(ctx, "rev-parse", "--path-format=absolute", "--show-toplevel", "--show-prefix",
 		"--git-common-dir",
 		"--git-path", "objects", "--git-path", "shallow", "--git-path", "info/sparse-checkout", "--git-path",
 		"info/exclude", "--git-path", "info/attributes",
@@ -109,21 +107,21 @@ func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
 	for i, line := range lines {
 		*into[i] = line
 	}
-	if c.head, err = g.commit(ctx, c.place, "HEAD"); err != nil {
+	if c.head, err = c.commit(ctx, "HEAD"); err != nil {
 		return c, err
 	}
-	return c, g.readConfig(ctx, &c)
+	return c, c.readConfig(ctx)
 }
 
 // readConfig reads the local settings of a repository, as far as a workspace needs them.
-func (g *git) readConfig(ctx context.Context, c *checkout) error {
-	out, err := g.output(ctx, c.place, "config", "--local", "--includes", "--list", "-z")
+func (c *checkout) readConfig(ctx context.Context) error {
+	out, err := c.output(ctx, "config", "--local", "--includes", "--list", "-z")
 	if err != nil {
 		return err
 	}
 	c.config = parseSettings(out)
 	if on, _ := lookup(c.config, "extensions.worktreeconfig"); isTrue(on) {
-		out, err := g.output(ctx, c.place, "config", "--worktree", "--includes", "--list", "-z")
+		out, err := c.output(ctx, "config", "--worktree", "--includes", "--list", "-z")
 		if err != nil {
 			return err
 		}
@@ -135,7 +133,7 @@ func (g *git) readConfig(ctx context.Context, c *checkout) error {
 		if found {
 			break
 		}
-		_, code, err := g.answer(ctx, c.place, "config", scope, "--includes", "--get", "core.hooksPath")
+		_, code, err := c.answer(ctx, "config", scope, "--includes", "--get", "core.hooksPath")
 		if err != nil {
 			return err
 		}
@@ -193,22 +191,20 @@ func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
 		return Start{}, err
 	}
 	if user.head == "" {
-		return Start{}, errors.New(
-			"the repository has no commit yet, and workspaces start from one: commit first",
-		)
+		return Start{}, errors.New("the repository has no commit yet, and workspaces start from one: commit first")
 	}
 	start := Start{Prefix: user.prefix, Base: user.head}
 	if want := c.Policy.Base; want != "" && want != "HEAD" {
-		if start.Base, err = g.commit(ctx, user.place, want); err != nil || start.Base == "" {
+		if start.Base, err = user.commit(ctx, want); err != nil || start.Base == "" {
 			return Start{}, errors.Join(fmt.Errorf("workspace.base: commit %q not found", want), err)
 		}
 	}
-	branch, _, err := g.answer(ctx, user.place, "symbolic-ref", "--quiet", "HEAD")
+	branch, _, err := user.answer(ctx, "symbolic-ref", "--quiet", "HEAD")
 	if err != nil {
 		return Start{}, err
 	}
 	start.Branch = strings.TrimPrefix(strings.TrimSpace(branch), "refs/heads/")
-	head, changes, err := g.state(ctx, user)
+	head, changes, err := user.state(ctx)
 	if err != nil {
 		return Start{}, err
 	}
@@ -216,7 +212,7 @@ func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
 	if start.Notices, err = unseen(changes, allowDirty); err != nil {
 		return Start{}, err
 	}
-	if start.Files, start.Bytes, err = g.size(ctx, user, c, start.Base); err != nil {
+	if start.Files, start.Bytes, err = user.size(ctx, c.Policy.Sparse, start.Base); err != nil {
 		return Start{}, err
 	}
 	return start, checkDisk(c, start.Bytes)
@@ -253,20 +249,20 @@ const blockSize = 4096
 
 // size returns how many files a workspace has, and about how many bytes they take on disk. Of a checkout that is sparse
 // it looks at the files that are there.
-func (g *git) size(ctx context.Context, user checkout, c Config, base string) (files int, total int64, err error) {
+func (c checkout) size(ctx context.Context, cone []string, base string) (files int, total int64, err error) {
 	add := func(n int64) {
 		files++
 		total += (n + blockSize - 1) / blockSize * blockSize
 	}
-	if on, _ := lookup(user.config, "core.sparsecheckout"); len(c.Policy.Sparse) == 0 && isTrue(on) {
-		out, err := g.output(ctx, place{dir: user.top}, "ls-files", "-t", "-z")
+	if on, _ := lookup(c.config, "core.sparsecheckout"); len(cone) == 0 && isTrue(on) {
+		out, err := place{git: c.git, dir: c.top}.output(ctx, "ls-files", "-t", "-z")
 		for _, field := range fields(out) {
 			name, present := strings.CutPrefix(field, "H ")
 			if !present {
 				continue
 			}
 			n := int64(0)
-			if info, err := os.Lstat(filepath.Join(user.top, name)); err == nil && info.Mode().IsRegular() {
+			if info, err := os.Lstat(filepath.Join(c.top, name)); err == nil && info.Mode().IsRegular() {
 				n = info.Size()
 			}
 			add(n)
@@ -274,13 +270,13 @@ func (g *git) size(ctx context.Context, user checkout, c Config, base string) (f
 		return files, total, err
 	}
 	args := []string{"ls-tree", "-r", "-z", "--full-tree"}
-	if !user.promise { // it would fetch every file to learn its size
+	if !c.promise { // it would fetch every file to learn its size
 		args = append(args, "-l")
 	}
-	out, err := g.output(ctx, user.place, append(args, base)...)
+	out, err := c.output(ctx, append(args, base)...)
 	for _, field := range fields(out) {
 		meta, name, _ := strings.Cut(field, "\t")
-		if !inCone(c.Policy.Sparse, name) {
+		if !inCone(cone, name) {
 			continue
 		}
 		n := int64(0) // also of a submodule
@@ -339,13 +335,13 @@ const mostChanges = 200
 
 // state returns what a checkout is like: HEAD, and what git says of each file that is not as it was committed. It can
 // be kept as JSON.
-func (g *git) state(ctx context.Context, user checkout) (head string, changes []string, err error) {
-	out, err := g.output(ctx, user.place, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
+func (c checkout) state(ctx context.Context) (head string, changes []string, err error) {
+	out, err := c.output(ctx, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
 	if err != nil {
 		return "", nil, err
 	}
 	head = strings.Join(strings.Fields(out), " ")
-	out, err = g.output(ctx, user.place, "status", "--porcelain=v1", "--no-renames", "-z", "--untracked-files=normal")
+	out, err = c.output(ctx, "status", "--porcelain=v1", "--no-renames", "-z", "--untracked-files=normal")
 	return head, fields(strings.ToValidUTF8(out, "\uFFFD")), err
 }
 
@@ -365,7 +361,7 @@ func (s *Space) Checkout() []string { return s.before }
 // Changed returns in what the user's checkout differs from Checkout: HEAD, or the first paths. It returns nil when it
 // does not.
 func (s *Space) Changed(ctx context.Context) []string {
-	head, changes, err := s.git.state(ctx, s.user)
+	head, changes, err := s.user.state(ctx)
 	if err != nil {
 		return nil
 	}

@@ -37,11 +37,11 @@ type Seed struct {
 // in it, nor are passwords.
 func (s *Space) Seed(ctx context.Context) (Seed, error) {
 	dir := s.templateDir()
-	template := bare(dir)
+	template := s.git.bare(dir)
 	seed := Seed{Record: s.record, Files: map[string]string{}, Policy: workflow.Workspace{
 		Mode: s.Policy.Mode, Take: s.Policy.Take, Setup: s.Policy.Setup, Keep: s.Policy.Keep, Sparse: s.Policy.Sparse,
 	}}
-	out, err := s.git.output(ctx, template, "config", "--file", filepath.Join(dir, "config"), "--list", "-z")
+	out, err := template.output(ctx, "config", "--file", filepath.Join(dir, "config"), "--list", "-z")
 	if err != nil {
 		return seed, err
 	}
@@ -55,10 +55,8 @@ func (s *Space) Seed(ctx context.Context) (Seed, error) {
 			return seed, err
 		}
 	}
-	out, err = s.git.output(
-		ctx, template, "for-each-ref", "--merged="+s.record.Base, refFormat, "refs/heads", "refs/tags",
-		"refs/remotes",
-	)
+	out, err = template.output(ctx, "for-each-ref", "--merged="+s.record.Base, refFormat, "refs/heads", "refs/tags",
+		"refs/remotes")
 	if err != nil {
 		return seed, err
 	}
@@ -168,10 +166,8 @@ const mostHaves = 32
 // time as itself or Take.
 func (s *Space) Lacks(ctx context.Context, commits []string) (want, have []string, err error) {
 	if len(s.haves) == 0 {
-		out, err := s.git.output(
-			ctx, bare(s.store), "for-each-ref", "--sort=-committerdate",
-			"--format=%(objectname)", "refs/have",
-		)
+		out, err := s.git.bare(s.store).output(ctx, "for-each-ref", "--sort=-committerdate",
+			"--format=%(objectname)", "refs/have")
 		if err != nil {
 			return nil, nil, err
 		}
@@ -183,25 +179,23 @@ func (s *Space) Lacks(ctx context.Context, commits []string) (want, have []strin
 		if err := s.writeRef(headRef, s.record.Base); err != nil {
 			return nil, nil, err
 		}
-		absent, err := s.absent(ctx, s.hub(), s.tips)
+		absent, err := s.hub().absent(ctx, s.tips)
 		if err != nil || len(absent) > 0 { // there are new tags
 			return []string{s.record.Base}, s.haves, err
 		}
 	}
 	if slices.ContainsFunc(commits, func(name string) bool { return !slices.Contains(s.haves, name) }) {
-		want, err = s.absent(ctx, s.hub(), commits)
+		want, err = s.hub().absent(ctx, commits)
 	}
 	return want, s.haves, err
 }
 
 // absent returns those of names that a repository does not have, or cannot read.
-func (s *Space) absent(ctx context.Context, in place, names []string) ([]string, error) {
+func (p place) absent(ctx context.Context, names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	out, err := s.git.feed(
-		ctx, in, without(names, nil), "cat-file", "--batch-check=%(objectname) %(objecttype)",
-	)
+	out, err := p.feed(ctx, without(names, nil), "cat-file", "--batch-check=%(objectname) %(objecttype)")
 	if err != nil {
 		return nil, err
 	}
@@ -218,16 +212,16 @@ func (s *Space) absent(ctx context.Context, in place, names []string) ([]string,
 func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) error {
 	in := s.hub()
 	if slices.Contains(want, s.record.Base) {
-		in = bare(s.store)
+		in = s.git.bare(s.store)
 		want = append(slices.Clone(want), s.tips...)
 		if err := removeLocks(s.store); err != nil {
 			return err
 		}
 	}
-	if err := s.unpack(ctx, in, pack); err != nil {
+	if err := in.unpack(ctx, pack); err != nil {
 		return err
 	}
-	if _, err := s.git.feed(ctx, in, without(want, have), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
+	if _, err := in.feed(ctx, without(want, have), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
 		return fmt.Errorf("the received part of the repository is incomplete: %w", err)
 	}
 	s.Knows(want...)
@@ -237,7 +231,7 @@ func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) er
 	if in.gitDir != s.store {
 		return nil
 	}
-	return s.git.do(ctx, in, "update-ref", "refs/have/"+s.record.Base, s.record.Base)
+	return in.do(ctx, "update-ref", "refs/have/"+s.record.Base, s.record.Base)
 }
 
 // Knows notes commits that the clone has, with all that they contain. Of many the newest are kept, and the
@@ -257,7 +251,7 @@ func (s *Space) Knows(commits ...string) {
 const fewObjects = 100
 
 // unpack puts the objects of a pack into a repository.
-func (s *Space) unpack(ctx context.Context, in place, pack *os.File, flags ...string) error {
+func (p place) unpack(ctx context.Context, pack *os.File, flags ...string) error {
 	var header [12]byte
 	if _, err := pack.ReadAt(header[:], 0); err != nil {
 		return stateErrorf("not a pack: %v", err)
@@ -269,8 +263,8 @@ func (s *Space) unpack(ctx context.Context, in place, pack *os.File, flags ...st
 	if binary.BigEndian.Uint32(header[8:]) < fewObjects {
 		args = []string{"unpack-objects", "-q"}
 	}
-	in.stdin = pack
-	return s.git.do(ctx, in, append(args, flags...)...)
+	p.stdin = pack
+	return p.do(ctx, append(args, flags...)...)
 }
 
 // Pack writes the objects of commits, with all that they contain, to a file as a pack, without those that
@@ -284,19 +278,19 @@ func (s *Space) Pack(ctx context.Context, want, have []string, to *os.File) erro
 	if slices.Contains(want, s.record.Base) && s.store == "" {
 		want = slices.Concat(want, s.tips)
 	}
-	absent, err := s.absent(ctx, s.hub(), have)
+	absent, err := s.hub().absent(ctx, have)
 	if err != nil {
 		return err
 	}
 	have = slices.DeleteFunc(slices.Clone(have), func(name string) bool { return slices.Contains(absent, name) })
 	in := s.hub()
 	in.stdout = to
-	return s.pack(ctx, in, want, have, "--thin", "--stdout", "--delta-base-offset")
+	return in.pack(ctx, want, have, "--thin", "--stdout", "--delta-base-offset")
 }
 
 // pack makes a pack of the objects of some commits that others do not have.
-func (s *Space) pack(ctx context.Context, in place, want, have []string, args ...string) error {
-	_, err := s.git.feed(ctx, in, without(want, have), append([]string{"pack-objects", "-q", "--revs"}, args...)...)
+func (p place) pack(ctx context.Context, want, have []string, args ...string) error {
+	_, err := p.feed(ctx, without(want, have), append([]string{"pack-objects", "-q", "--revs"}, args...)...)
 	return err
 }
 
@@ -372,7 +366,7 @@ func RepackStores(ctx context.Context, dir string, environ []string, inUse func(
 		if err := g.find(ctx); err != nil {
 			return err
 		}
-		if err := g.do(ctx, bare(store), "repack", "-a", "-d", "-k", "-q"); err != nil {
+		if err := g.bare(store).do(ctx, "repack", "-a", "-d", "-k", "-q"); err != nil {
 			return err
 		}
 	}

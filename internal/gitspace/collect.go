@@ -71,7 +71,7 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (c events.Chan
 		return c, stateErrorf("it left %s unfinished", what)
 	}
 	in := s.in(w)
-	out, err := s.git.output(ctx, in, "rev-parse", "HEAD^{commit}", "HEAD^{tree}", base+"^{tree}", "--")
+	out, err := in.output(ctx, "rev-parse", "HEAD^{commit}", "HEAD^{tree}", base+"^{tree}", "--")
 	names := strings.Fields(strings.TrimSuffix(out, "--\n"))
 	failed, is := errors.AsType[*gitError](err)
 	switch {
@@ -85,14 +85,12 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (c events.Chan
 		if err := s.list(ctx, in, head); err != nil {
 			return c, err
 		}
-		contains, err := s.git.contains(ctx, in, head, base)
+		contains, err := in.contains(ctx, head, base)
 		if err != nil {
 			return c, s.blame(err, "cannot read HEAD of its workspace")
 		}
 		if !contains {
-			return c, stateErrorf(
-				"HEAD of its workspace does not contain the commit %s that it started from", short(base),
-			)
+			return c, stateErrorf("HEAD of its workspace does not contain the commit %s that it started from", short(base))
 		}
 	}
 	if err := s.cleanIndex(ctx, in, w, merging); err != nil {
@@ -104,7 +102,7 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (c events.Chan
 			tree, err = s.writeTree(ctx, in)
 		}
 	} else {
-		out, err = s.git.output(ctx, in, "status", "--porcelain=v1", "--no-renames", "--untracked-files=all", "-z")
+		out, err = in.output(ctx, "status", "--porcelain=v1", "--no-renames", "--untracked-files=all", "-z")
 		discarded, err = len(fields(out)), s.blame(err, "cannot compare its files")
 	}
 	if err == nil && want.resolve != "" {
@@ -239,7 +237,7 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 	var out string
 	err := error(fs.ErrNotExist)
 	if exists(w.index()) {
-		out, err = s.git.output(ctx, in, "ls-files", "-v", "-s", "-z")
+		out, err = in.output(ctx, "ls-files", "-v", "-s", "-z")
 	}
 	_, failed := errors.AsType[*gitError](err)
 	switch {
@@ -247,7 +245,7 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 		if err := removeAll(w.index()); err != nil {
 			return err
 		}
-		return s.git.do(ctx, in, "read-tree", "HEAD")
+		return in.do(ctx, "read-tree", "HEAD")
 	case err != nil:
 		return err
 	}
@@ -280,7 +278,7 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 		if len(names) == 0 {
 			continue
 		}
-		if _, err := s.git.feed(ctx, in, list(names), "update-index", "-z", flag, "--stdin"); err != nil {
+		if _, err := in.feed(ctx, list(names), "update-index", "-z", flag, "--stdin"); err != nil {
 			return err
 		}
 	}
@@ -289,12 +287,12 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 
 // addAll stages all files of a workspace, but for those that are ignored.
 func (s *Space) addAll(ctx context.Context, in place) error {
-	return s.blame(s.git.do(ctx, in, "add", "-A", "--sparse"), "cannot read its files")
+	return s.blame(in.do(ctx, "add", "-A", "--sparse"), "cannot read its files")
 }
 
 // writeTree makes a tree of what is staged, and returns its name.
 func (s *Space) writeTree(ctx context.Context, in place) (tree string, err error) {
-	tree, err = s.git.line(ctx, in, "write-tree")
+	tree, err = in.line(ctx, "write-tree")
 	return tree, s.blame(err, "cannot read its index")
 }
 
@@ -330,7 +328,7 @@ func (s *Space) commitAmong(ctx context.Context, w workspace, tree, message stri
 	if err == nil {
 		return commit, nil
 	}
-	if unreadable := s.git.do(ctx, p, "ls-tree", tree); unreadable != nil {
+	if unreadable := p.do(ctx, "ls-tree", tree); unreadable != nil {
 		return "", s.blame(unreadable, "cannot read its files")
 	}
 	return "", err
@@ -345,6 +343,6 @@ func (s *Space) commitTree(ctx context.Context, p place, tree, message string, p
 	if s.Policy.Sign {
 		args = append(args, "-S")
 	}
-	out, err := s.git.feed(ctx, p, message, args...)
+	out, err := p.feed(ctx, message, args...)
 	return strings.TrimSpace(out), err
 }

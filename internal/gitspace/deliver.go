@@ -18,16 +18,16 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	if head == s.record.Base {
 		return d, nil
 	}
-	if err := s.git.do(ctx, s.hub(), "update-ref", headRef, head); err != nil {
+	if err := s.hub().do(ctx, "update-ref", headRef, head); err != nil {
 		return d, fmt.Errorf("deliver the result: %w", err)
 	}
 	fetch := strings.Fields("fetch -q --no-tags --no-write-fetch-head --no-recurse-submodules")
 	into := append(fetch[:len(fetch):len(fetch)], s.hubDir(), "+"+headRef+":"+s.hiddenRef())
-	if err := s.git.do(ctx, s.user.place, into...); err != nil {
+	if err := s.user.do(ctx, into...); err != nil {
 		return d, fmt.Errorf("deliver the result to %s: %w", s.user.top, err)
 	}
 	branch := s.ResultBranch()
-	err := s.git.do(ctx, s.user.place, append(fetch, ".", s.hiddenRef()+":refs/heads/"+branch)...)
+	err := s.user.do(ctx, append(fetch, ".", s.hiddenRef()+":refs/heads/"+branch)...)
 	switch failed := refusal(err); {
 	case failed != nil:
 		reason := cmp.Or(failed.reason(), "it has commits missing from the result") // that is all git is silent about
@@ -44,17 +44,17 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 // Into fast-forwards a branch of the user to the result. A *StateError says why that cannot be.
 func (s *Space) Into(ctx context.Context, branch, head string) error {
 	full := "refs/heads/" + branch
-	at, err := s.git.commit(ctx, s.user.place, full)
+	at, err := s.user.commit(ctx, full)
 	if err != nil || at == head {
 		return err
 	}
 	if at != "" {
-		behind, err := s.git.contains(ctx, s.user.place, head, full)
+		behind, err := s.user.contains(ctx, head, full)
 		if err != nil {
 			return err
 		}
 		if !behind {
-			ahead, err := s.git.contains(ctx, s.user.place, full, head)
+			ahead, err := s.user.contains(ctx, full, head)
 			if err != nil || ahead { // somebody went on from the result
 				return err
 			}
@@ -63,16 +63,14 @@ func (s *Space) Into(ctx context.Context, branch, head string) error {
 		}
 	}
 	// The checkout of the user's repository that the branch is checked out in.
-	where, err := s.git.line(ctx, s.user.place, "for-each-ref", "--format=%(worktreepath)", full)
+	where, err := s.user.line(ctx, "for-each-ref", "--format=%(worktreepath)", full)
 	if err != nil {
 		return err
 	}
 	if where == "" {
-		err = s.git.do(
-			ctx, s.user.place, "fetch", "-q", "--no-tags", "--no-write-fetch-head", ".", s.hiddenRef()+":"+full,
-		)
+		err = s.user.do(ctx, "fetch", "-q", "--no-tags", "--no-write-fetch-head", ".", s.hiddenRef()+":"+full)
 	} else {
-		err = s.git.do(ctx, place{dir: where}, "merge", "-q", "--ff-only", "--no-autostash", head)
+		err = place{git: &s.git, dir: where}.do(ctx, "merge", "-q", "--ff-only", "--no-autostash", head)
 	}
 	if failed := refusal(err); failed != nil {
 		return stateErrorf("%s was not updated: %s; fix that, then run prodigy resume", branch, failed.reason())
@@ -111,9 +109,9 @@ func Remove(ctx context.Context, c Config) error {
 	if !isDir(c.Dir) || g.find(ctx) != nil {
 		return errors.Join(errs...)
 	}
-	user := place{dir: c.Dir}
-	err := g.do(ctx, user, "update-ref", "-d", c.hiddenRef())
-	if g.do(ctx, user, "rev-parse", "--git-dir") != nil { // there is no repository any more
+	user := place{git: &g, dir: c.Dir}
+	err := user.do(ctx, "update-ref", "-d", c.hiddenRef())
+	if user.do(ctx, "rev-parse", "--git-dir") != nil { // there is no repository any more
 		err = nil
 	}
 	return errors.Join(append(errs, err)...)

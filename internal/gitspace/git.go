@@ -84,9 +84,8 @@ func newGit(c Config) git {
 		}
 	}
 	// Nobody answers, and what is only read must not be written, not even an index.
-	g.environ = append(
-		g.environ, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true", "GIT_OPTIONAL_LOCKS=0", "GIT_DEFAULT_REF_FORMAT=files",
-	)
+	g.environ = append(g.environ, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true", "GIT_OPTIONAL_LOCKS=0",
+		"GIT_DEFAULT_REF_FORMAT=files")
 	return g
 }
 
@@ -96,16 +95,14 @@ func (g *git) find(ctx context.Context) error {
 	if g.path, err = exec.LookPath("git"); err != nil {
 		return errors.New("workspaces need git, which is not on PATH")
 	}
-	out, err := g.output(ctx, place{}, "version")
+	out, err := place{git: g}.output(ctx, "version")
 	if err != nil {
 		return err
 	}
 	major, minor, ok := parseVersion(out)
 	if !ok {
-		return fmt.Errorf(
-			"workspaces need git %d.%d or newer; cannot parse its version %q", minMajor, minMinor,
-			strings.TrimSpace(out),
-		)
+		return fmt.Errorf("workspaces need git %d.%d or newer; cannot parse its version %q", minMajor, minMinor,
+			strings.TrimSpace(out))
 	}
 	if major < minMajor || major == minMajor && minor < minMinor {
 		return fmt.Errorf("workspaces need git %d.%d or newer: this is %d.%d", minMajor, minMinor, major, minor)
@@ -122,6 +119,7 @@ func parseVersion(out string) (major, minor int, ok bool) {
 
 // place is where a command runs, and on which repository.
 type place struct {
+	*git
 	dir string
 	// gitDir is the repository. It is found from dir if it is empty.
 	gitDir   string
@@ -209,57 +207,57 @@ func refusal(err error) *gitError {
 }
 
 // do runs a command.
-func (g *git) do(ctx context.Context, p place, args ...string) error {
-	_, err := g.output(ctx, p, args...)
+func (p place) do(ctx context.Context, args ...string) error {
+	_, err := p.output(ctx, args...)
 	return err
 }
 
 // commit returns the name of the commit that a revision stands for, or "" if there is none.
-func (g *git) commit(ctx context.Context, p place, revision string) (string, error) {
-	out, _, err := g.answer(ctx, p, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+func (p place) commit(ctx context.Context, revision string) (string, error) {
+	out, _, err := p.answer(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
 	return strings.TrimSpace(out), err
 }
 
 // contains reports whether a commit is another one, or has it in its history.
-func (g *git) contains(ctx context.Context, p place, commit, other string) (bool, error) {
-	_, code, err := g.answer(ctx, p, "merge-base", "--is-ancestor", other, commit)
+func (p place) contains(ctx context.Context, commit, other string) (bool, error) {
+	_, code, err := p.answer(ctx, "merge-base", "--is-ancestor", other, commit)
 	return code == 0, err
 }
 
 // output runs a command and returns what it printed to stdout.
-func (g *git) output(ctx context.Context, p place, args ...string) (string, error) {
-	return g.feed(ctx, p, "", args...)
+func (p place) output(ctx context.Context, args ...string) (string, error) {
+	return p.feed(ctx, "", args...)
 }
 
 // feed is output for a command that reads input.
-func (g *git) feed(ctx context.Context, p place, input string, args ...string) (string, error) {
-	out, _, err := g.run(ctx, p, input, 0, args...)
+func (p place) feed(ctx context.Context, input string, args ...string) (string, error) {
+	out, _, err := p.run(ctx, input, 0, args...)
 	return out, err
 }
 
 // answer runs a command whose exit codes 0 and 1 are answers.
-func (g *git) answer(ctx context.Context, p place, args ...string) (out string, code int, err error) {
-	return g.run(ctx, p, "", 1, args...)
+func (p place) answer(ctx context.Context, args ...string) (out string, code int, err error) {
+	return p.run(ctx, "", 1, args...)
 }
 
 // line is output without the newline at its end.
-func (g *git) line(ctx context.Context, p place, args ...string) (string, error) {
-	out, err := g.output(ctx, p, args...)
+func (p place) line(ctx context.Context, args ...string) (string, error) {
+	out, err := p.output(ctx, args...)
 	return strings.TrimSuffix(out, "\n"), err
 }
 
 // run runs a command. Exit codes other than 0 and that of an answer are a *gitError; a stop is its cause.
-func (g *git) run(
-	ctx context.Context, p place, input string, answer int, args ...string,
+func (p place) run(
+	ctx context.Context, input string, answer int, args ...string,
 ) (out string, code int, err error) {
-	expiry, expire := context.WithTimeout(context.Background(), g.patience)
+	expiry, expire := context.WithTimeout(context.Background(), p.patience)
 	defer expire()
 	stdout := bounded{most: cmp.Or(p.most, mostOutput), keep: p.most == 0, full: expire}
 	stderr := process.Capture{Limit: 16 << 10}
 	c := process.Command{
-		Path: g.path, Argv: slices.Concat([]string{"git"}, g.flags, args), Dir: p.dir,
-		Env:   append(slices.Clip(g.environ), p.environ()...),
-		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register,
+		Path: p.path, Argv: slices.Concat([]string{"git"}, p.flags, args), Dir: p.dir,
+		Env:   append(slices.Clip(p.git.environ), p.environ()...),
+		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: p.register,
 		Expiry: expiry,
 	}
 	if p.stdout != nil {
@@ -272,7 +270,7 @@ func (g *git) run(
 	case exit.Start != nil:
 		return "", -1, fmt.Errorf("git %s: %w", args[0], exit.Start)
 	case exit.Expired:
-		why := fmt.Sprintf("git %s did not finish within %v", args[0], g.patience)
+		why := fmt.Sprintf("git %s did not finish within %v", args[0], p.patience)
 		if stdout.size > stdout.most {
 			why = fmt.Sprintf("git %s printed more than %s", args[0], size(int64(stdout.most)))
 		}

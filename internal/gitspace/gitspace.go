@@ -208,13 +208,13 @@ func (c Config) recordFile() string  { return filepath.Join(c.GitDir, "start.jso
 
 // hub is the place of commands that work on the objects of the job.
 func (s *Space) hub() place {
-	p := bare(s.hubDir())
+	p := s.git.bare(s.hubDir())
 	p.identity, p.env = s.record.Identity, []string{"GIT_NO_REPLACE_OBJECTS=1"}
 	return p
 }
 
 // bare is the place of commands that work on a repository without a working tree.
-func bare(dir string) place { return place{dir: dir, gitDir: dir} }
+func (g *git) bare(dir string) place { return place{git: g, dir: dir, gitDir: dir} }
 
 const headRef = "refs/heads/job" // in the hub
 
@@ -261,7 +261,7 @@ func Open(ctx context.Context, c Config, start Start, head string, live []Work) 
 		return nil, err
 	}
 	if s.before = start.Checkout; s.before == nil {
-		head, changes, err := s.git.state(ctx, s.user)
+		head, changes, err := s.user.state(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ type History struct {
 // History returns the commits that to has and from has not, and the files that differ.
 func (s *Space) History(ctx context.Context, from, to string) (History, error) {
 	var h History
-	log, err := s.git.output(ctx, s.hub(), "log", "-z", "--format=%H %s", from+".."+to)
+	log, err := s.hub().output(ctx, "log", "-z", "--format=%H %s", from+".."+to)
 	if err != nil {
 		return h, fmt.Errorf("read the history of the job: %w", err)
 	}
@@ -24,7 +24,7 @@ func (s *Space) History(ctx context.Context, from, to string) (History, error) {
 		name, subject, _ := strings.Cut(line, " ")
 		h.Commits, h.Subject = append(h.Commits, name), append(h.Subject, subject)
 	}
-	files, err := s.git.output(ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", from, to)
+	files, err := s.hub().output(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", from, to)
 	if err != nil {
 		return h, fmt.Errorf("read the history of the job: %w", err)
 	}

@@ -145,7 +145,7 @@ func (s *Space) mergeTree(
 		// Without it git looks for the base among all that was merged since, which costs more with every merge.
 		args = append(args, "--merge-base="+w.Base)
 	}
-	out, code, err := s.git.answer(ctx, p, append(args, head, w.Commit)...)
+	out, code, err := p.answer(ctx, append(args, head, w.Commit)...)
 	if err != nil {
 		return "", nil, err
 	}
@@ -221,7 +221,7 @@ func (s *Space) findOthers(ctx context.Context, base, head string, conflicts []e
 	for _, c := range conflicts[:min(len(conflicts), events.MaxConflicts)] {
 		args = append(args, literally(c.Path))
 	}
-	out, err := s.git.output(ctx, s.hub(), args...)
+	out, err := s.hub().output(ctx, args...)
 	if err != nil {
 		return fmt.Errorf("find items that changed the same files: %w", err)
 	}
@@ -254,14 +254,14 @@ func (s *Space) updateAttributes(ctx context.Context, head string) (err error) {
 		if err := errors.Join(removeAll(s.attributesDir()), os.MkdirAll(s.attributesDir(), 0o777)); err != nil {
 			return err
 		}
-		if from, err = s.git.line(ctx, s.hub(), "hash-object", "-t", "tree", "--stdin"); err != nil { // the empty one
+		if from, err = s.hub().line(ctx, "hash-object", "-t", "tree", "--stdin"); err != nil { // the empty one
 			return err
 		}
 	}
 	if from == head {
 		return nil
 	}
-	out, err := s.git.output(ctx, s.hub(), "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", from, head,
+	out, err := s.hub().output(ctx, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", from, head,
 		"--", ":(top,glob)**/.gitattributes")
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func (s *Space) updateAttributes(ctx context.Context, head string) (err error) {
 			if !strings.HasPrefix(columns[1], "100") { // it is no file any more
 				continue
 			}
-			text, err := s.git.output(ctx, s.hub(), "cat-file", "blob", columns[3])
+			text, err := s.hub().output(ctx, "cat-file", "blob", columns[3])
 			if err == nil {
 				err = root.MkdirAll(path.Dir(name), 0o777)
 			}
@@ -302,15 +302,15 @@ func (s *Space) Publish(ctx context.Context, head string, settled []Work) error 
 	for _, w := range settled {
 		fmt.Fprintf(&update, "delete %s\n", w.ref())
 	}
-	if _, err := s.git.feed(ctx, s.hub(), update.String(), "update-ref", "--stdin"); err != nil {
+	if _, err := s.hub().feed(ctx, update.String(), "update-ref", "--stdin"); err != nil {
 		return fmt.Errorf("update the job's head: %w", err)
 	}
 	if s.unpacked.Add(int64(len(settled))) >= packEvery {
 		// The history before, which is the user's, is not looked at.
 		since := []string{cmp.Or(s.packed, s.record.Base)}
-		err := s.pack(ctx, s.hub(), []string{head}, since, "--unpacked", "--local", s.packs())
+		err := s.hub().pack(ctx, []string{head}, since, "--unpacked", "--local", s.packs())
 		if err == nil {
-			err = s.git.do(ctx, s.hub(), "prune-packed", "-q")
+			err = s.hub().do(ctx, "prune-packed", "-q")
 		}
 		if err != nil {
 			return fmt.Errorf("pack merged commits: %w", err)

@@ -33,9 +33,7 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 		}
 		err := s.create(ctx, w, head, s.ResultBranch())
 		if setup, failed := errors.AsType[*setupFailed](err); failed {
-			return "", stateErrorf(
-				"workspace.setup failed in the job's workspace: %s", setup.outcome.Failure.Message,
-			)
+			return "", stateErrorf("workspace.setup failed in the job's workspace: %s", setup.outcome.Failure.Message)
 		}
 		if err != nil {
 			return "", err
@@ -53,7 +51,7 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 
 // head returns the commit that a workspace, which is called so, is at.
 func (s *Space) head(ctx context.Context, w workspace, called string) (string, error) {
-	at, err := s.git.commit(ctx, s.in(w), "HEAD")
+	at, err := s.in(w).commit(ctx, "HEAD")
 	if _, failed := errors.AsType[*gitError](err); failed || err == nil && at == "" {
 		err = stateErrorf("HEAD of %s is no longer a commit", called)
 	}
@@ -75,7 +73,7 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	if err != nil || at == head {
 		return err
 	}
-	contains, err := s.git.contains(ctx, in, at, head)
+	contains, err := in.contains(ctx, at, head)
 	if err != nil || contains {
 		return s.blame(err, "cannot read HEAD of the job's workspace")
 	}
@@ -90,11 +88,9 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 		return err
 	}
 	move := func(args ...string) error {
-		err := s.git.do(ctx, in, append(args, head)...)
+		err := in.do(ctx, append(args, head)...)
 		if failed := refusal(err); failed != nil {
-			return stateErrorf(
-				"cannot update the job's workspace, %s, to the merged commits: %s", w.dir, failed.reason(),
-			)
+			return stateErrorf("cannot update the job's workspace, %s, to the merged commits: %s", w.dir, failed.reason())
 		}
 		return err
 	}
@@ -122,7 +118,7 @@ func (s *Space) finishMove(ctx context.Context, w workspace) error {
 		return err
 	}
 	for _, args := range [][]string{{"read-tree", from}, {"read-tree", "--reset", "-u", from, to}, {"reset", "-q", to}} {
-		if err := s.git.do(ctx, s.in(w), args...); err != nil {
+		if err := s.in(w).do(ctx, args...); err != nil {
 			return err
 		}
 	}
@@ -144,7 +140,7 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 		if err != nil || c.Commit == "" {
 			return head, err
 		}
-		if err := s.git.do(ctx, s.in(w), "reset", "-q", c.Commit); err != nil {
+		if err := s.in(w).do(ctx, "reset", "-q", c.Commit); err != nil {
 			return "", s.blame(err, "cannot update the job's workspace to the commits of the phase")
 		}
 		return c.Commit, nil

@@ -61,7 +61,7 @@ func (s *Space) identify(ctx context.Context) (known bool, err error) {
 			p.env = append(p.env, kv)
 		}
 	}
-	out, err := s.git.line(ctx, p, "var", "GIT_AUTHOR_IDENT")
+	out, err := p.line(ctx, "var", "GIT_AUTHOR_IDENT")
 	if _, failed := errors.AsType[*gitError](err); failed {
 		s.record.Identity = identity{Name: "prodigy", Email: "prodigy@localhost"}
 		return false, nil
@@ -93,10 +93,8 @@ func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
 		own = append(own, setting{key: "core.hookspath", value: s.user.hooks})
 	}
 	if identified { // a directory of another place may have another identity, by includeIf
-		own = append(
-			own, setting{key: "user.name", value: s.record.Identity.Name},
-			setting{key: "user.email", value: s.record.Identity.Email},
-		)
+		own = append(own, setting{key: "user.name", value: s.record.Identity.Name},
+			setting{key: "user.email", value: s.record.Identity.Email})
 	}
 	if _, set := lookup(s.user.config, "lfs.storage"); !set && isDir(filepath.Join(s.user.commonDir, "lfs")) {
 		own = append(own, setting{key: "lfs.storage", value: filepath.Join(s.user.commonDir, "lfs")})
@@ -249,10 +247,8 @@ func conePatterns(dirs []string) string {
 // writeRefs writes the branches, tags and notes of the user. A branch that would be in the way of those of the
 // job is left out.
 func (s *Space) writeRefs(ctx context.Context, dir string) error {
-	out, err := s.git.output(
-		ctx, s.user.place, "for-each-ref", refFormat, "refs/heads", "refs/tags", "refs/remotes", "refs/notes",
-		"refs/replace",
-	)
+	out, err := s.user.output(ctx, "for-each-ref", refFormat, "refs/heads", "refs/tags", "refs/remotes", "refs/notes",
+		"refs/replace")
 	if err != nil {
 		return err
 	}
@@ -305,9 +301,8 @@ func formatConfig(all []setting) string {
 		}
 		b.WriteString("]\n\t" + name)
 		if !s.bare {
-			b.WriteString(
-				` = "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(s.value) + `"`,
-			)
+			escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`)
+			b.WriteString(` = "` + escape.Replace(s.value) + `"`)
 		}
 		b.WriteByte('\n')
 	}
@@ -341,16 +336,16 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 	if err := s.packRefs(ctx); err != nil {
 		return err
 	}
-	kept, err := s.git.commit(ctx, s.user.place, s.hiddenRef())
+	kept, err := s.user.commit(ctx, s.hiddenRef())
 	if err != nil || kept != "" {
 		return err
 	}
-	return s.git.do(ctx, s.user.place, "update-ref", s.hiddenRef(), s.record.Base)
+	return s.user.do(ctx, "update-ref", s.hiddenRef(), s.record.Base)
 }
 
 // setRefs sets the refs of the head and of the work that waits, and deletes those of what is merged.
 func (s *Space) setRefs(ctx context.Context, head string, live []Work) error {
-	merged, err := s.git.output(ctx, s.hub(), "for-each-ref", "--format=%(refname)", "--merged="+head, "refs/items")
+	merged, err := s.hub().output(ctx, "for-each-ref", "--format=%(refname)", "--merged="+head, "refs/items")
 	if refusal(err) != nil { // some work that nobody waits for is damaged, so the refs of what is merged stay
 		merged, err = "", nil
 	}
@@ -371,7 +366,7 @@ func (s *Space) setRefs(ctx context.Context, head string, live []Work) error {
 			fmt.Fprintf(&update, "delete %s\n", ref)
 		}
 	}
-	_, err = s.git.feed(ctx, s.hub(), update.String(), "update-ref", "--stdin")
+	_, err = s.hub().feed(ctx, update.String(), "update-ref", "--stdin")
 	return err
 }
 
@@ -392,5 +387,5 @@ func removeLocks(dir string) error {
 
 // packRefs packs the refs of the hub, each of which is a file before.
 func (s *Space) packRefs(ctx context.Context) error {
-	return s.git.do(ctx, s.hub(), "pack-refs", "--all")
+	return s.hub().do(ctx, "pack-refs", "--all")
 }

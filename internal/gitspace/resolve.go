@@ -11,10 +11,8 @@ import (
 
 // beginMerge merges work into the tree of a workspace, and leaves the conflicts there.
 func (s *Space) beginMerge(ctx context.Context, w workspace, work string) error {
-	_, _, err := s.git.answer(
-		ctx, s.in(w), "-c", "merge.conflictStyle=diff3", "-c", "rerere.enabled=false", "merge", "-q", "--no-ff",
-		"--no-commit", "--no-autostash", work,
-	)
+	_, _, err := s.in(w).answer(ctx, "-c", "merge.conflictStyle=diff3", "-c", "rerere.enabled=false", "merge", "-q",
+		"--no-ff", "--no-commit", "--no-autostash", work)
 	if err == nil && !s.isMerging(w, work) {
 		err = fmt.Errorf("git did not start a merge of %s", short(work))
 	}
@@ -41,7 +39,7 @@ func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int)
 	}
 	// A file that has binary content on one side has no numbers of lines.
 	args := strings.Fields("diff --numstat -z --no-ext-diff --no-renames HEAD MERGE_HEAD --")
-	out, err := s.git.output(ctx, in, append(args, check.Each(both, literally)...)...)
+	out, err := in.output(ctx, append(args, check.Each(both, literally)...)...)
 	if err != nil {
 		return err
 	}
@@ -59,7 +57,7 @@ func literally(name string) string { return ":(top,literal)" + name }
 // checkResolution refuses a tree with marks of conflicts, and a resolution that left the work out.
 func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head, work string, merging bool) error {
 	if !merging {
-		contains, err := s.git.contains(ctx, in, head, work)
+		contains, err := in.contains(ctx, head, work)
 		if err != nil {
 			return err
 		}
@@ -68,10 +66,8 @@ func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head,
 		}
 	}
 	in.env = append(slices.Clip(in.env), "LC_ALL=C") // its output is compared
-	out, _, err := s.git.run(
-		ctx, in, "", 2, "-c", "core.whitespace=-trailing-space,-space-before-tab,-blank-at-eof", "diff",
-		"--check", "--no-ext-diff", "--no-renames", base, tree,
-	)
+	out, _, err := in.run(ctx, "", 2, "-c", "core.whitespace=-trailing-space,-space-before-tab,-blank-at-eof", "diff",
+		"--check", "--no-ext-diff", "--no-renames", base, tree)
 	if err != nil {
 		return err
 	}
@@ -86,12 +82,12 @@ func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head,
 // Adopt makes a commit of the user's repository the work of an attempt: a resolution that a person made. A
 // *StateError says why it cannot be.
 func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt int) (Work, error) {
-	commit, err := s.git.commit(ctx, s.user.place, revision)
+	commit, err := s.user.commit(ctx, revision)
 	if err != nil || commit == "" {
 		return Work{}, stateErrorf("commit %[2]q not found in %[1]s", s.user.top, revision)
 	}
 	w := Work{Index: index, Attempt: attempt}
-	out, code, err := s.git.answer(ctx, s.hub(), "merge-base", head, commit)
+	out, code, err := s.hub().answer(ctx, "merge-base", head, commit)
 	if err != nil {
 		return Work{}, err
 	}
@@ -106,8 +102,8 @@ func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt
 	}
 	w.Commit = commit
 	// The objects are the user's, who may delete them. A fetch would borrow them, so they are packed.
-	if err := s.pack(ctx, s.hub(), []string{w.Commit}, []string{s.record.Base}, s.packs()); err != nil {
+	if err := s.hub().pack(ctx, []string{w.Commit}, []string{s.record.Base}, s.packs()); err != nil {
 		return Work{}, err
 	}
-	return w, s.git.do(ctx, s.hub(), "update-ref", w.ref(), w.Commit)
+	return w, s.hub().do(ctx, "update-ref", w.ref(), w.Commit)
 }

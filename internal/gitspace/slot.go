@@ -41,7 +41,7 @@ func (w workspace) gitDir() string { return filepath.Join(w.dir, ".git") }
 // place is for commands of this package in the workspace.
 func (s *Space) in(w workspace) place {
 	return place{
-		dir: w.dir, gitDir: w.gitDir(), workTree: w.dir, identity: s.record.Identity,
+		git: &s.git, dir: w.dir, gitDir: w.gitDir(), workTree: w.dir, identity: s.record.Identity,
 		env: []string{"GIT_NO_REPLACE_OBJECTS=1"},
 	}
 }
@@ -49,9 +49,8 @@ func (s *Space) in(w workspace) place {
 // start returns the directory in which commands begin, and makes it when the commit does not have it.
 func (s *Space) start(w workspace) (string, error) {
 	prefix := filepath.Clean(filepath.FromSlash(s.record.Prefix))
-	return filepath.Join(w.dir, prefix), within(
-		w.dir, func(root *os.Root) error { return root.MkdirAll(prefix, 0o777) },
-	)
+	err := within(w.dir, func(root *os.Root) error { return root.MkdirAll(prefix, 0o777) })
+	return filepath.Join(w.dir, prefix), err
 }
 
 // setupFailed is a setup of a workspace that failed, as an outcome.
@@ -191,7 +190,7 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	for _, pattern := range s.Policy.Keep {
 		clean = append(clean, "-e", pattern)
 	}
-	if err := s.git.do(ctx, s.in(w), clean...); err != nil {
+	if err := s.in(w).do(ctx, clean...); err != nil {
 		return err
 	}
 	if err := s.checkOut(ctx, w, base, branch); err != nil {
@@ -209,7 +208,7 @@ func (s *Space) checkOut(ctx context.Context, w workspace, base, branch string) 
 	if branch != "" {
 		args = []string{"checkout", "-q", "-f", "-B", branch, base}
 	}
-	return s.git.do(ctx, s.in(w), args...)
+	return s.in(w).do(ctx, args...)
 }
 
 // emptySubmodules empties the directories of submodules: their repositories were in the .git that is gone.
@@ -239,7 +238,7 @@ const submodulesFile = ".gitmodules"
 
 // submodules returns the directories of the submodules that the index of a workspace has.
 func (s *Space) submodules(ctx context.Context, w workspace) (names []string, err error) {
-	out, err := s.git.output(ctx, s.in(w), "ls-files", "-s", "-z")
+	out, err := s.in(w).output(ctx, "ls-files", "-s", "-z")
 	for _, field := range fields(out) {
 		if entry, is := strings.CutPrefix(field, gitlinkMode+" "); is {
 			_, name, _ := strings.Cut(entry, "\t")

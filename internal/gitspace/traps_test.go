@@ -70,7 +70,7 @@ func TestTheMergeBaseIsGivenWhereGitTakesIt(t *testing.T) {
 		}
 		j := openJob(t, repo, repo, environ, workflow.Workspace{})
 		j.git.path = filepath.Join(dir, "git")
-		out, err := j.git.output(t.Context(), place{}, "version")
+		out, err := place{git: &j.git}.output(t.Context(), "version")
 		if err != nil || !strings.Contains(out, c.version) {
 			t.Fatalf("%q, %v", out, err)
 		}

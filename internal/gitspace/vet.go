@@ -175,7 +175,7 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 	if len(strangers) == 0 {
 		return nil
 	}
-	out, _, err := s.git.run(ctx, s.in(w), list(strangers), 1, "check-ignore", "--no-index", "--stdin", "-z")
+	out, _, err := s.in(w).run(ctx, list(strangers), 1, "check-ignore", "--no-index", "--stdin", "-z")
 	if err != nil {
 		return s.blame(err, "cannot read its files")
 	}
@@ -192,7 +192,7 @@ func (s *Space) refuse(ctx context.Context, w workspace, strangers []string) err
 // workspace, not even those in a directory whose submodule has no repository.
 func (s *Space) checkSubmodules(ctx context.Context, w workspace) error {
 	if !exists(filepath.Join(w.dir, submodulesFile)) {
-		if _, err := s.git.output(ctx, s.in(w), "cat-file", "-e", "HEAD:"+submodulesFile); err != nil {
+		if _, err := s.in(w).output(ctx, "cat-file", "-e", "HEAD:"+submodulesFile); err != nil {
 			return nil
 		}
 	}
@@ -200,7 +200,7 @@ func (s *Space) checkSubmodules(ctx context.Context, w workspace) error {
 	if err != nil || len(names) == 0 {
 		return s.blame(err, "its index cannot be read")
 	}
-	out, err := s.git.output(ctx, s.in(w), "diff-files", "-z", "--name-only", "--ignore-submodules=none")
+	out, err := s.in(w).output(ctx, "diff-files", "-z", "--name-only", "--ignore-submodules=none")
 	if err != nil {
 		return s.blame(err, "its submodules cannot be compared")
 	}
@@ -287,7 +287,7 @@ func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...
 	defer func() { _ = errors.Join(pack.Close(), os.Remove(pack.Name())) }()
 	from := s.in(w)
 	from.stdout = pack
-	err = s.pack(ctx, from, []string{commit}, known, "--stdout", "--delta-base-offset")
+	err = from.pack(ctx, []string{commit}, known, "--stdout", "--delta-base-offset")
 	if err != nil {
 		return s.blame(err, "cannot read its commits")
 	}
@@ -296,7 +296,7 @@ func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...
 
 // admit puts the objects of a pack into the hub. Trees with names that no file may have are refused.
 func (s *Space) admit(ctx context.Context, pack *os.File) error {
-	return s.blame(s.unpack(ctx, s.hub(), pack, "--strict="+tolerated), "cannot read its changes")
+	return s.blame(s.hub().unpack(ctx, pack, "--strict="+tolerated), "cannot read its changes")
 }
 
 // tolerated are findings of fsck that are in the history of well-known repositories, and do no harm.
@@ -306,11 +306,11 @@ const tolerated = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBefo
 // examine looks at work in the hub: whether it is whole, contains the commits that it began at, and can be checked out.
 // The first of known is its base.
 func (s *Space) examine(ctx context.Context, commit string, known ...string) (c events.Changes, err error) {
-	if err := s.git.do(ctx, s.hub(), "rev-list", "--objects", "--quiet", commit, "^"+known[0]); err != nil {
+	if err := s.hub().do(ctx, "rev-list", "--objects", "--quiet", commit, "^"+known[0]); err != nil {
 		return c, s.blame(err, "its changes are incomplete")
 	}
 	for _, name := range known {
-		contains, err := s.git.contains(ctx, s.hub(), commit, name)
+		contains, err := s.hub().contains(ctx, commit, name)
 		if err != nil {
 			return c, s.blame(err, "cannot read its changes")
 		}
@@ -329,15 +329,14 @@ func (s *Space) examine(ctx context.Context, commit string, known ...string) (c 
 // many.
 func (s *Space) list(ctx context.Context, in place, commit string) error {
 	in.most = mostNames
-	err := s.git.do(ctx, in, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+	err := in.do(ctx, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
 	return s.blame(err, "cannot list its files")
 }
 
 // describe counts what differs between a base and a tree of the hub, and refuses what cannot be checked out.
 func (s *Space) describe(ctx context.Context, base, tree string) (c events.Changes, err error) {
-	out, err := s.git.output(
-		ctx, s.hub(), "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", base, tree,
-	)
+	out, err := s.hub().output(ctx, "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff",
+		base, tree)
 	if err != nil {
 		return c, s.blame(err, "cannot read its changes")
 	}
