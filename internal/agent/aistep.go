@@ -312,19 +312,14 @@ func (r *run) judge(
 }
 
 // newWatch returns the watch for a run; nil if its output is its own affair.
-func newWatch(a *aiRun) *watch {
+func (r *run) newWatch(a *aiRun) *watch {
 	if a.raw {
 		return nil
 	}
-	w := &watch{limits: a.limits, lenient: a.lenient}
+	w := &watch{limits: a.limits, lenient: a.lenient, ticket: r.ticket}
 	w.expiry, w.expire = context.WithCancel(context.Background())
-	return w
-}
-
-// newMeter returns the meter of a run; nil if the CLI holds itself to its limit.
-func newMeter(a *aiRun, h Host, t AgentTicket) *meter {
-	if a.raw || a.preset.Options["max_cost"] != nil || t.ID == 0 {
-		return nil
+	if a.preset.Options["max_cost"] == nil && r.ticket.ID != 0 {
+		w.host = r.x.host
 	}
-	return &meter{host: h, ticket: t}
+	return w
 }

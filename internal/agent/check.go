@@ -15,7 +15,7 @@ import (
 // Check compiles every text of a workflow that can hold values, whichever profile will be chosen, and returns
 // the errors and warnings in the order of the file.
 func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
-	return checked(w, nil).problems(w.File)
+	return checked(w, nil).problems(w)
 }
 
 // CheckFields returns the placeholders of w that name a field which none of its items has: those that surely
@@ -34,7 +34,7 @@ func CheckFields(w *workflow.Workflow, fields []string) (problems, warnings []wo
 			c.findings[i].severity = template.Warning
 		}
 	}
-	return c.problems(w.File)
+	return c.problems(w)
 }
 
 // checked compiles every text of a workflow. Item is what is known of the items; nil means what the workflow says.
@@ -129,12 +129,12 @@ func (c *compiler) handlers(w *workflow.Workflow, n scopeNames) {
 }
 
 // problems returns the errors and the warnings among the findings, in the order of the file.
-func (c *compiler) problems(file string) (problems, warnings []workflow.Problem) {
+func (c *compiler) problems(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	slices.SortStableFunc(c.findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Col, b.at.Col))
 	})
 	for _, f := range c.findings {
-		p := workflow.Problem{File: file, Line: f.at.Line, Col: f.at.Col, Message: f.message}
+		p := w.ProblemAt(f.at, f.message)
 		if f.severity == template.Error {
 			problems = append(problems, p)
 			continue
@@ -149,7 +149,7 @@ func (c *compiler) problems(file string) (problems, warnings []workflow.Problem)
 // that all of them write. slots is how many agents run at once. Edits are steps that change files or commits where they
 // share a directory: in a git checkout they change what others are at, and commit it.
 func CheckShared(w *workflow.Workflow, slots int) (problems, edits []workflow.Problem) {
-	c := &sharedCheck{file: w.File}
+	c := &sharedCheck{w: w}
 	c.steps(w.Commands, atOnce{}, false)
 	for _, p := range []*workflow.Phase{w.Setup, w.Reduce, w.Merge} {
 		if p != nil {
@@ -181,7 +181,7 @@ type atOnce struct {
 }
 
 type sharedCheck struct {
-	file     string
+	w        *workflow.Workflow
 	problems []workflow.Problem
 	edits    []workflow.Problem
 }
@@ -223,5 +223,5 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 func differs(text string) bool { return strings.Contains(text, "$") }
 
 func (c *sharedCheck) problem(at workflow.Pos, format string, args ...any) workflow.Problem {
-	return workflow.Problem{File: c.file, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)}
+	return c.w.ProblemAt(at, fmt.Sprintf(format, args...))
 }

@@ -124,13 +124,13 @@ func TestCheckWarns(t *testing.T) {
 func TestRenderShowsTheCommandsWithTheirValues(t *testing.T) {
 	a := ofItem(shellStep("echo ${item.n} ${E} ${item_id} ${shell.output}"), workflow.Step{Claude: &workflow.Text{Value: "/fix ${item.n}"}})
 	a.Env = []workflow.EnvVar{{Name: "E", Value: workflow.Text{Value: "it's"}}}
-	got, err := Render(a)
+	got, err := Render(a, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	same(t, "commands", got, []string{`echo 1 'it'\''s' item_4 ${shell.output}`, "/fix 1"})
 
-	if _, err := Render(ofItem(shellStep("echo ${nothing.at.all}"))); err == nil {
+	if _, err := Render(ofItem(shellStep("echo ${nothing.at.all}")), false); err == nil {
 		t.Error("got no error for a text that does not compile")
 	}
 }
@@ -141,7 +141,7 @@ func TestRenderLeavesWhatIsNotKnownAsItWasWritten(t *testing.T) {
 	a := ofItem(s)
 	a.Env = []workflow.EnvVar{{Name: "E", Value: workflow.Text{Value: "outer"}}, {Name: "F", Value: workflow.Text{Value: "f"}}}
 	a.Earlier = []events.StepCompleted{{Phase: "setup", Capture: "before"}}
-	got, err := Render(a)
+	got, err := Render(a, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +153,12 @@ func TestRenderShowsHandlersBehindTheirSteps(t *testing.T) {
 	s.OnFailure = &workflow.OnFailure{Steps: []workflow.Step{shellStep("echo ${error.message} ${item.n}")}}
 	a := ofItem(s, shellStep("echo 2"))
 	a.Handler = []workflow.Step{shellStep("echo ${out} ${item_id} ${error.step}")}
-	got, err := Render(a)
+	got, err := Render(a, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	same(t, "steps", got, []string{"echo 1", "echo ${error.message} 1", "echo 2"})
-	if got, err = RenderHandler(a); err != nil {
+	if got, err = Render(a, true); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "handler", got, []string{"echo ${out} item_4 ${error.step}"})

@@ -104,23 +104,16 @@ func lastWords(p Printed) (line string, exact bool) {
 
 // ask returns what st asks for before it starts an AI coding CLI. It reports false if st starts none whose
 // output is read.
-func (r *run) ask(st *step) (AgentAsk, bool) {
+func (r *run) ask(st *step) (ask AgentAsk, is bool) {
+	ask = AgentAsk{Preset: workflow.DefaultAgent, Step: st.label}
 	switch c := st.command.(type) {
 	case aiStep:
-		return AgentAsk{
-			Preset: c.Preset(), Model: r.x.modelOf(c.Preset(), c.Model), Step: st.label, MaxCost: c.MaxCost,
-		}, true
+		ask.Preset, ask.Model, ask.MaxCost, is = c.Preset(), c.Model, c.MaxCost, true
 	case claude:
-		ask := AgentAsk{Preset: workflow.DefaultAgent, Model: r.x.modelOf(workflow.DefaultAgent, ""), Step: st.label}
-		return ask, len(r.x.Claude) > 0 && r.x.readsClaude() != nil
+		is = len(r.x.Claude) > 0 && r.x.readsClaude() != nil
 	}
-	return AgentAsk{}, false
-}
-
-// modelOf returns the model that an agent is told to use: that of its step, else that of its preset.
-func (x *Executor) modelOf(preset, model string) string {
-	if p := x.Agents[preset]; model == "" && p != nil {
-		return p.Model
+	if p := r.x.Agents[ask.Preset]; ask.Model == "" && p != nil {
+		ask.Model = p.Model
 	}
-	return model
+	return ask, is
 }

@@ -32,9 +32,8 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	}
 	if b.aiRun != nil && r.x.Simulate == nil {
 		out.reading, out.held = b.aiRun.preset.Read(), !b.aiRun.raw
-		out.watch = newWatch(b.aiRun)
+		out.watch = r.newWatch(b.aiRun)
 		defer out.watch.stop()
-		out.costs = newMeter(b.aiRun, r.x.host, r.ticket)
 		r.followSession(st, b.aiRun, out)
 	}
 	began := time.Now()
@@ -139,8 +138,9 @@ func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, 
 	return res, failure
 }
 
-// conclude adds to the end of st what follows from its output: written, the error of its output_file, and whether the
-// output has the format of its capture.
+// conclude adds to the end of st what follows from its output: written, the error of its output_file, and the output in
+// the capture_format of st. Output that does not fit fails the step; that of a step that has failed anyway stays a text.
+// Output that is unknown is null where it does not fit.
 func (r *run) conclude(
 	st *step, res result, failure *Failure, stdout *process.Capture, written error,
 ) (result, *Failure, error) {
@@ -150,33 +150,24 @@ func (r *run) conclude(
 			return notRun, nil, err
 		}
 	}
-	res, failure = res.format(st, stdout, failure, r.simulated.Unknown)
-	return res, failure, nil
-}
-
-// format gives r its output in the capture_format of st. Output that does not fit fails the step; that of a
-// step that has failed anyway stays a text. Output that is unknown is null where it does not fit.
-func (r result) format(st *step, stdout *process.Capture, failure *Failure, unknown bool) (result, *Failure) {
-	data, err := formatted(st.Format, r.Output, failure != nil)
-	if err != nil && unknown {
+	data, err := formatted(st.Format, res.Output, failure != nil)
+	if err != nil && r.simulated.Unknown {
 		data, err = json.RawMessage("null"), nil
 	}
 	if err == nil && data != nil && stdout.Cut() {
 		err = fmt.Errorf("the output (%d bytes) exceeds the limit for captures", stdout.Total())
 	}
 	if err == nil {
-		r.data = data
-		return r, failure
-	}
-	if _, masked := formatted(st.Format, r.shown().Output, false); masked != nil {
-		err = masked
-	}
-	if failure == nil {
+		res.data = data
+	} else if failure == nil {
+		if _, masked := formatted(st.Format, res.shown().Output, false); masked != nil {
+			err = masked
+		}
 		message := events.Clip(fmt.Sprintf("capture_format %s: %v", st.Format, err), events.MaxError)
 		failure = st.fails(retry.TypeCommandFailed, message)
 		failure.ExitCode = 0
 	}
-	return r, failure
+	return res, failure, nil
 }
 
 // openOutput opens d, which may be nil, when one more file may be open.

@@ -106,7 +106,7 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 	}
 	policy := s.policy()
 	if policy.OnFailure.Kind == retry.Fallback {
-		s.fallback = c.command(s, compileShell, policy.OnFailure.Command, s.anywhere, inner.after(w).failed())
+		s.fallback = c.command(s, nil, policy.OnFailure.Command, s.anywhere, inner.after(w).failed())
 	}
 	if after := policy.RetryAfter; after != nil && after.File != "" {
 		s.after = c.plain(s, workflow.Text{Value: after.File, Pos: s.Pos}, inner)

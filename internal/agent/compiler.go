@@ -32,14 +32,24 @@ type locate func(line, col int) workflow.Pos
 // anywhere locates texts of s whose own position is not known.
 func (s *step) anywhere(_, _ int) workflow.Pos { return s.Pos }
 
-func (c *compiler) command(s *step, compile compileText, text string, at locate, n scopeNames) command {
+// command compiles text for an interpreter; without one for sh. For one that is no shell it is a constant text.
+func (c *compiler) command(s *step, argv workflow.Interpreter, text string, at locate, n scopeNames) command {
 	c.noteUse(s, text)
-	compiled, diags, err := compile(text, n.Names)
-	for _, d := range diags {
+	name, isShell := shellOf(argv)
+	if !isShell {
+		constant, err := template.CompileConstant(text, n.Names, name)
+		c.failed(s, at, err)
+		return script{text: constant, argv: argv}
+	}
+	t, err := template.Compile(text, template.Options{Names: n.Names, Shell: name})
+	if err != nil {
+		c.failed(s, at, err)
+		return nil
+	}
+	for _, d := range t.Diags {
 		c.found(s, at, d)
 	}
-	c.failed(s, at, err)
-	return compiled
+	return shell{t, argv}
 }
 
 func (c *compiler) plain(s *step, text workflow.Text, n scopeNames) *template.Plain {
@@ -102,7 +112,7 @@ func (c *compiler) env(s *step, vars []workflow.EnvVar, n scopeNames) []variable
 		one := variable{name: v.Name}
 		switch {
 		case v.Command != nil:
-			one.command = c.command(s, compileShell, v.Command.Value, v.Command.At, n)
+			one.command = c.command(s, nil, v.Command.Value, v.Command.At, n)
 		case v.Choice != nil: // it is decided before the job starts: only Check comes here
 			one.value = c.plain(s, v.Choice.WhenTrue, n)
 			c.plain(s, v.Choice.WhenFalse, n)

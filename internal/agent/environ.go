@@ -104,42 +104,44 @@ func (s *scratch) add(pattern, content string) (path string, err error) {
 	if s.x.Simulate != nil {
 		return filepath.Join(s.x.TempDir, pattern), nil // nobody reads it
 	}
-	err = s.x.limiter.do(s.stop, func() (err error) {
+	err = s.make(func() (err error) {
 		path, err = writePrivate(s.x.TempDir, pattern, content)
 		return err
 	})
-	if err != nil {
-		s.err = cmp.Or(s.err, err)
-		return "", err
+	if err == nil {
+		s.files = append(s.files, path)
 	}
-	s.files = append(s.files, path)
-	return path, nil
+	return path, err
+}
+
+// make calls f, which makes a file, when one more may be open.
+func (s *scratch) make(f func() error) error {
+	err := s.x.limiter.do(s.stop, f)
+	s.err = cmp.Or(s.err, err)
+	return err
 }
 
 // addValues is add for values. A file that holds a secret is kept in memory, so that nothing of it is left when
 // prodigy is killed. Programs that want the real path of a file do not find such a one, so it is not used for
 // all.
 func (s *scratch) addValues(pattern, content string) (string, error) {
-	if s.x.Simulate != nil || !s.x.Mask.Holds(content) {
-		return s.add(pattern, content)
+	var path string
+	if s.x.Simulate == nil && s.x.Mask.Holds(content) {
+		err := s.make(func() error {
+			file, at, err := process.MemoryFile(content)
+			switch {
+			case err == nil:
+				path, s.memory = at, append(s.memory, file)
+			case errors.Is(err, errors.ErrUnsupported):
+				return nil
+			}
+			return err
+		})
+		if path != "" || err != nil {
+			return path, err
+		}
 	}
-	var (
-		file *os.File
-		path string
-	)
-	err := s.x.limiter.do(s.stop, func() (err error) {
-		file, path, err = process.MemoryFile(content)
-		return err
-	})
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return s.add(pattern, content)
-	case err != nil:
-		s.err = cmp.Or(s.err, err)
-		return "", err
-	}
-	s.memory = append(s.memory, file)
-	return path, nil
+	return s.add(pattern, content)
 }
 
 func writePrivate(dir, pattern, content string) (path string, err error) {
@@ -148,10 +150,7 @@ func writePrivate(dir, pattern, content string) (path string, err error) {
 		return "", fmt.Errorf("make a private file: %w", err)
 	}
 	_, err = f.WriteString(content)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
+	if err = cmp.Or(err, f.Close()); err == nil {
 		path, err = filepath.Abs(f.Name())
 	}
 	if err != nil {

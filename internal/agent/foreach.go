@@ -51,7 +51,7 @@ func buildForeach(c *compiler, s *step, n scopeNames) command {
 	case onePlaceholder().MatchString(text.Value):
 		f.value = c.plain(s, *text, n)
 	default:
-		f.command = c.command(s, compileShell, text.Value, text.At, n)
+		f.command = c.command(s, nil, text.Value, text.At, n)
 	}
 	if f.Parallel > process.MaxCommands {
 		c.failed(s, s.anywhere, fmt.Errorf("parallel: %d exceeds the maximum of %d", f.Parallel, process.MaxCommands))
@@ -64,19 +64,21 @@ func buildForeach(c *compiler, s *step, n scopeNames) command {
 
 // bind puts the values into the list, or into the command that prints it.
 func (f *foreach) bind(r template.Resolver, x *Executor) (call, error) {
-	if f.command == nil {
-		elements, err := f.elements(r)
-		return call{action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, error) {
-			return f.run(ctx, r, b.scope, st, elements)
-		}}, err
+	var listing call
+	var elements []json.RawMessage
+	var err error
+	if f.command != nil {
+		listing, err = f.command.bind(r, x)
+	} else {
+		elements, err = f.elements(r)
 	}
-	listing, err := f.command.bind(r, x)
 	return call{env: listing.env, action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, error) {
-		list := b
-		list.call, list.output = listing, nil
-		elements, err := r.listing(ctx, st, list)
-		if err != nil {
-			return notRun, err
+		if f.command != nil {
+			list := b
+			list.call, list.output = listing, nil
+			if elements, err = r.listing(ctx, st, list); err != nil {
+				return notRun, err
+			}
 		}
 		return f.run(ctx, r, b.scope, st, elements)
 	}}, err
@@ -265,32 +267,19 @@ func rowsJSON(rows []*row) string {
 			one.Output = c.Text()
 		}
 	}
-	if ran == nil {
-		ran = []*row{}
-	}
 	return string(rawjson.Of(ran))
 }
 
 // failure returns the failure of the first element that failed as that of the step, or nil when the step
 // continues after failures.
 func (f *foreach) failure(st *step, rows []*row) *Failure {
-	var first *row
-	failed := 0
-	for _, one := range rows {
-		if one == nil || one.failure == nil {
-			continue
-		}
-		failed++
-		if first == nil {
-			first = one
-		}
-	}
-	if first == nil || f.Continue {
+	failed := slices.DeleteFunc(slices.Clone(rows), func(one *row) bool { return one == nil || one.failure == nil })
+	if len(failed) == 0 || f.Continue {
 		return nil
 	}
-	failure := *first.failure
-	failure.Message = fmt.Sprintf("%d of %d elements failed; %s of element %d: %s", failed, len(rows), failure.Step,
-		first.Index, failure.Message)
+	failure := *failed[0].failure
+	failure.Message = fmt.Sprintf("%d of %d elements failed; %s of element %d: %s", len(failed), len(rows), failure.Step,
+		failed[0].Index, failure.Message)
 	failure.Step = st.label
 	return &failure
 }

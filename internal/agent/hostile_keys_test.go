@@ -216,7 +216,7 @@ func TestTheFilesOfValuesLastAsLongAsTheirCommand(t *testing.T) {
 		t.Errorf("got %q (%v), want job1", o.Output, o.Failure)
 	}
 	same(t, "files left", filesIn(t, x.TempDir), []string(nil))
-	if commands, err := Render(a); err != nil || commands[0] != `cat ${item.n|file} "$F"` {
+	if commands, err := Render(a, false); err != nil || commands[0] != `cat ${item.n|file} "$F"` {
 		t.Errorf("got %q (%v), want the text without a file", commands, err)
 	}
 }

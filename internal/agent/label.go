@@ -11,19 +11,13 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// itemText is a text that may name the item, and nothing else, since it must not change from run to run.
-type itemText struct{ *template.Plain }
+// itemText returns a text for an item. It may name the item, and nothing else, since it must not change from run to run.
+type itemText func(id string, item json.RawMessage) (string, error)
 
 func compileItemText(text workflow.Text) (itemText, error) {
-	names := template.Names{}.With("item", template.Name{Root: true, Declared: true, Data: true}).
-		With("item_id", template.Name{Declared: true, Data: true})
+	names := template.Names{}.With("item", anyItem).With("item_id", template.Name{Declared: true, Data: true})
 	compiled, err := template.CompilePlain(text.Value, names)
-	return itemText{compiled}, err
-}
-
-// of returns the text for an item.
-func (t itemText) of(id string, item json.RawMessage) (string, error) {
-	return t.Bind(labelled{id, item})
+	return func(id string, item json.RawMessage) (string, error) { return compiled.Bind(labelled{id, item}) }, err
 }
 
 // Labels returns what names items for people: by the label of the map phase, else by what an item is or by one
@@ -97,7 +91,7 @@ func Keys(text workflow.Text) (func(id string, item json.RawMessage) string, err
 		return nil, err
 	}
 	return func(id string, item json.RawMessage) string {
-		key, _ := compiled.of(id, item) // empty with an error
+		key, _ := compiled(id, item) // empty with an error
 		return key
 	}, nil
 }
@@ -116,7 +110,7 @@ func Paths(texts []workflow.Text) (func(id string, item json.RawMessage) ([]stri
 		paths := make([]string, len(all))
 		for i, text := range all {
 			var err error
-			if paths[i], err = text.of(id, item); err != nil {
+			if paths[i], err = text(id, item); err != nil {
 				return nil, fmt.Errorf("%s: %w", texts[i].Value, err)
 			}
 		}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -181,10 +182,10 @@ func (o *outputFile) bind(r template.Resolver, dir string) (*destination, error)
 // a device, is written itself.
 func (d *destination) create() (*os.File, error) {
 	const flags = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
+	if err := os.MkdirAll(cmp.Or(d.within, filepath.Dir(d.path)), 0o777); err != nil {
+		return nil, err
+	}
 	if d.within == "" {
-		if err := os.MkdirAll(filepath.Dir(d.path), 0o777); err != nil {
-			return nil, err
-		}
 		path, err := filepath.EvalSymlinks(d.path)
 		if err != nil {
 			path = d.path
@@ -193,9 +194,6 @@ func (d *destination) create() (*os.File, error) {
 			return os.OpenFile(d.path, flags, 0o666)
 		}
 		d.within, d.path = filepath.Split(path)
-	}
-	if err := os.MkdirAll(d.within, 0o777); err != nil {
-		return nil, err
 	}
 	root, err := os.OpenRoot(d.within)
 	if err != nil {
@@ -270,8 +268,7 @@ type sink struct {
 
 	reading *ai.Reading // reads it as well, unless nil
 	held    bool        // the file gets the answer, which is known at the end
-	watch   *watch      // ends the command when it does not get on, unless nil
-	costs   *meter      // ends the command when it has cost what it may, unless nil
+	watch   *watch      // ends the command when it does not get on or costs too much, unless nil
 
 	onSession func() // called after lines that name the session; nil if nobody is interested
 	sessions  int    // how many these were
@@ -293,7 +290,7 @@ func (s *sink) Write(p []byte) (int, error) {
 		_, _ = s.reading.Write(p)
 		signs := s.reading.Signs()
 		s.watch.observe(signs)
-		s.costs.observe(s.reading, s.watch)
+		s.watch.meter(s.reading)
 		if s.onSession != nil && signs.Sessions != s.sessions {
 			s.sessions = signs.Sessions
 			s.onSession()

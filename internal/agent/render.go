@@ -8,28 +8,20 @@ import (
 	"prodigy/internal/mask"
 )
 
-// Render returns the commands of the steps of a as they would run, for people to read: each step is followed by
+// Render returns the commands of the steps of a, or of its handler, as they would run, for people to read: each step is followed by
 // its hooks. Nothing is run. A value that is not known before the run, such as the output of a step, stays as
 // it was written.
-func Render(a Attempt) ([]string, error) {
+func Render(a Attempt, ofHandler bool) ([]string, error) {
 	p := new(compiler).plan(&a)
-	return renderer(&a, p).list(nil, p.steps)
-}
-
-// RenderHandler is Render for the handler of a.
-func RenderHandler(a Attempt) ([]string, error) {
-	p := new(compiler).plan(&a)
-	return renderer(&a, p).list(nil, p.handler)
-}
-
-// renderer returns the scope before any step has run.
-func renderer(a *Attempt, p *plan) *scope {
-	r := &run{x: &Executor{inherited: func() []string { return nil }}, a: a, plan: p}
-	s := &scope{run: r}
+	s := &scope{run: &run{x: &Executor{inherited: func() []string { return nil }}, a: &a}}
 	for _, name := range a.Secrets {
 		s.env = append(s.env, name+"="+mask.Mark)
 	}
-	return s.withKnown(p.env)
+	s = s.withKnown(p.env)
+	if ofHandler {
+		return s.list(nil, p.handler)
+	}
+	return s.list(nil, p.steps)
 }
 
 // list appends the commands of steps to rendered.

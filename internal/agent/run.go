@@ -406,6 +406,3 @@ type destination struct {
 	tag    string
 	beside string // the file that is written, below within; empty means none, or the path itself
 }
-
-// compileText makes the command of a step from its text.
-type compileText func(text string, n template.Names) (command, []template.Diag, error)

@@ -12,27 +12,11 @@ import (
 // shell is a step that a shell runs. Its values reach it through the environment only.
 type shell struct {
 	*template.Template
-	argv []string // before the script, the last option ends in c; nil means sh
+	argv workflow.Interpreter // before the script, the last option ends in c; nil means sh
 }
 
 func buildShell(c *compiler, s *step, n scopeNames) command {
-	compile := compileShell
-	if len(s.Interpreter) > 0 {
-		compile = interpreted(s.Interpreter)
-	}
-	return c.command(s, compile, s.Shell.Value, s.Shell.At, n)
-}
-
-func compileShell(text string, n template.Names) (command, []template.Diag, error) {
-	return compileFor("sh", nil, text, n)
-}
-
-func compileFor(name string, argv []string, text string, n template.Names) (command, []template.Diag, error) {
-	t, err := template.Compile(text, template.Options{Names: n, Shell: name})
-	if err != nil {
-		return nil, nil, err
-	}
-	return shell{t, argv}, t.Diags, nil
+	return c.command(s, s.Interpreter, s.Shell.Value, s.Shell.At, n)
 }
 
 func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
@@ -41,7 +25,7 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 		return call{}, err
 	}
 	c := call{argv: s.argv, env: inv.Env, values: inv.Values}
-	if s.argv == nil {
+	if len(s.argv) == 0 {
 		c.path, c.argv, c.program = x.shell().Path(), []string{"sh", "-c"}, inv.Program
 	}
 	if !inv.AsFile {
@@ -58,32 +42,19 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 
 func (s shell) render(r template.Resolver) string { return s.Render(r) }
 
-// interpreted returns how steps for an interpreter are compiled: for a shell like those of sh, for anything
-// else as a constant text.
-func interpreted(argv []string) compileText {
-	if name, ok := shellOf(argv); ok {
-		return func(text string, n template.Names) (command, []template.Diag, error) {
-			return compileFor(name, argv, text, n)
-		}
+// shellOf returns the name of an interpreter, and whether it is a shell that takes the script as an argument. Without
+// one that is sh.
+func shellOf(argv []string) (name string, is bool) {
+	if len(argv) == 0 {
+		return "sh", true
 	}
-	return func(text string, n template.Names) (command, []template.Diag, error) {
-		constant, err := template.CompileConstant(text, n, path.Base(argv[0]))
-		return script{text: constant, argv: argv}, nil, err
-	}
-}
-
-// shellOf returns the name of the shell that an interpreter is, if it takes the script as an argument.
-func shellOf(argv []string) (string, bool) {
-	name := path.Base(argv[0])
-	if !template.IsShell(name) || len(argv) < 2 {
-		return "", false
-	}
+	name = path.Base(argv[0])
 	for _, option := range argv[1:] {
 		if len(option) < 2 || option[0] != '-' || option[1] == '-' {
-			return "", false
+			return name, false
 		}
 	}
-	return name, strings.HasSuffix(argv[len(argv)-1], "c")
+	return name, len(argv) > 1 && template.IsShell(name) && strings.HasSuffix(argv[len(argv)-1], "c")
 }
 
 // script is a step for an interpreter that is no shell. No value is put into its text.

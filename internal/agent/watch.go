@@ -9,11 +9,15 @@ import (
 	"prodigy/internal/limit"
 )
 
-// watch ends a run of an AI coding CLI that does not get on. What the CLI prints is observed by one goroutine,
-// while a timer waits. A nil watch does nothing.
+// watch ends a run of an AI coding CLI that does not get on, or that has cost what it may. What the CLI prints is
+// observed by one goroutine, while a timer waits. A nil watch does nothing.
 type watch struct {
 	limits  ai.Limits
 	lenient bool // nothing is known of the command until it prints what the preset knows
+
+	host   Host // asked whether the run has to end for what it costs; nil: the CLI holds itself to its limit
+	ticket AgentTicket
+	cost   float64 // so far
 
 	expiry context.Context
 	expire context.CancelFunc
@@ -73,45 +77,30 @@ func (w *watch) check() {
 	}
 }
 
-// endFor ends the run for a reason that is not its silence.
-func (w *watch) endFor(why *ai.Stall) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.why == nil {
-		w.end(why)
-	}
-}
-
-// meter watches what a run of an AI coding CLI costs that cannot hold itself to a limit.
-type meter struct {
-	host   Host
-	ticket AgentTicket
-	seen   float64
-}
-
-// observe has w end the run when it has cost what it may, as far as its output tells.
-func (m *meter) observe(output *ai.Reading, w *watch) {
-	if m == nil {
+// meter ends the run when it has cost what it may, as far as its output tells.
+func (w *watch) meter(output *ai.Reading) {
+	if w == nil || w.host == nil {
 		return
 	}
 	dollars, known := output.Cost()
-	if !known || dollars <= m.seen {
+	if !known || dollars <= w.cost {
 		return
 	}
-	m.seen = dollars
+	w.cost = dollars
 	cost := limit.FromFloat(dollars)
-	if w == nil || !m.host.AgentCost(m.ticket, cost) {
+	if !w.host.AgentCost(w.ticket, cost) {
 		return
 	}
 	message := "it cost " + cost.String() + ", and the job's budget is spent"
-	if m.ticket.Cap > 0 && cost >= m.ticket.Cap {
-		message = "it cost " + cost.String() + ", its maximum is " + m.ticket.Cap.String()
+	if w.ticket.Cap > 0 && cost >= w.ticket.Cap {
+		message = "it cost " + cost.String() + ", its maximum is " + w.ticket.Cap.String()
 	}
-	w.endFor(&ai.Stall{Rule: ruleMaxCost, Outcome: ai.Budget, Message: message})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.why == nil {
+		w.end(&ai.Stall{Rule: "max_cost", Outcome: ai.Budget, Message: message})
+	}
 }
-
-// ruleMaxCost is the rule of an agent that was ended because of what it costs.
-const ruleMaxCost = "max_cost"
 
 // end ends the run, if there is a reason.
 func (w *watch) end(why *ai.Stall) {

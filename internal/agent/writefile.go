@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -152,13 +153,10 @@ func (f *writeFile) replace(root *os.Root, path, content string) (err error) {
 	if err == nil {
 		err = file.Sync()
 	}
-	if closed := file.Close(); err == nil {
-		err = closed
+	if err = cmp.Or(err, file.Close()); err == nil {
+		err = root.Rename(beside, path)
 	}
-	if err != nil {
-		return err
-	}
-	return root.Rename(beside, path)
+	return err
 }
 
 // fill makes a file. No command is started while it is open for writing: that would hold it for a moment

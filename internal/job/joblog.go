@@ -24,7 +24,7 @@ func Command(w *workflow.Workflow, dir string, it items.Item) (string, error) {
 		Phase: "map", Workflow: w.Name, Worker: 1, Dir: dir, Env: w.Env, Batch: w.Map.Batch > 0,
 		Steps:      w.Map.AgentTemplate,
 		Assignment: agent.Assignment{ItemID: it.ID, ItemIndex: it.Index, Item: it.Data, Number: 1},
-	})
+	}, false)
 	if err != nil {
 		return "", err
 	}

@@ -312,11 +312,7 @@ func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error
 				}
 			}
 		}
-		render := agent.Render
-		if s.IsHandler() {
-			render = agent.RenderHandler
-		}
-		commands, err := render(a)
+		commands, err := agent.Render(a, s.IsHandler())
 		if err != nil {
 			return Plan{}, nil, err
 		}
