@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -87,13 +86,12 @@ func newAgentsListCommand(con *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = printRows(con, term.Human, []term.Column[*ai.Preset]{
+			return printRows(con, []term.Column[*ai.Preset]{
 				{Head: "NAME", Cell: func(p *ai.Preset) string { return p.Name }},
 				{Head: "COMMAND", Cell: func(p *ai.Preset) string { return p.Argv[0] }},
 				{Head: "TESTED WITH", Cell: func(p *ai.Preset) string { return cmp.Or(p.Tested, "-") }},
 				{Head: "RULES", Value: func(p *ai.Preset) any { return len(p.Rules) }},
 			}, term.Each(list))
-			return err
 		},
 	}
 }
@@ -133,7 +131,7 @@ The exit code is 1 if the named CLI, or every CLI, is missing.`,
 				return err
 			}
 			clis := installedCLIs(cmd.Context(), list)
-			_, err = printRows(con, term.Human, []term.Column[installedCLI]{
+			err = printRows(con, []term.Column[installedCLI]{
 				{Head: "NAME", Cell: func(c installedCLI) string { return c.Name }},
 				{Head: "PROGRAM", Cell: func(c installedCLI) string { return cmp.Or(c.path, "not found: "+c.Argv[0]) }},
 				{Head: "VERSION", Cell: func(c installedCLI) string { return cmp.Or(c.version, "-") }},
@@ -204,7 +202,6 @@ type agentsTestOptions struct {
 	signal string
 	// allowDenied and allowEmpty are the keys of a step.
 	allowDenied, allowEmpty bool
-	format                  term.Format
 }
 
 // newAgentsTestCommand returns the command that judges recordings as a run would. Contributors of rules use it, and
@@ -221,8 +218,8 @@ stderr and exit (negative for a signal). With the key want (an outcome or a list
 1 if the outcome differs.`,
 		Example: "  prodigy agents test out.jsonl --use claude --exit 1\n  prodigy agents test recorded/*.json",
 		Args:    atLeastOne("file"),
-		RunE:    func(_ *cobra.Command, args []string) error { return o.run(con, args) },
 	}
+	onArgs(con, cmd, o.run)
 	f := cmd.Flags()
 	f.StringVar(&o.use, "use", "", "`preset` to use (default: the file's cli key)")
 	_ = cmd.RegisterFlagCompletionFunc("use", offering(presetNames))
@@ -232,13 +229,13 @@ stderr and exit (negative for a signal). With the key want (an outcome or a list
 	f.StringVar(&o.stderr, "stderr-file", "", "`file` with its stderr")
 	f.BoolVar(&o.allowDenied, "allow-denied", false, "same as allow_denied: true in the step")
 	f.BoolVar(&o.allowEmpty, "allow-empty", false, "same as allow_empty: true in the step")
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	return cmd
 }
 
 // run judges all files before it prints anything, so that a file that cannot be read is an error alone. It exits with 1
 // if a file wants another outcome than it gets.
-func (o agentsTestOptions) run(con *console, files []string) error {
+func (o *agentsTestOptions) run(_ context.Context, con *console, files []string) error {
 	set, err := userPresets()
 	if err != nil {
 		return err
@@ -249,47 +246,45 @@ func (o agentsTestOptions) run(con *console, files []string) error {
 			return err
 		}
 	}
-	if o.format == term.JSON {
-		err = term.PrintJSON(con.out, all)
-	} else {
-		printVerdicts(con.lines(), all)
-	}
+	err = con.print(all, func(l term.Lines) {
+		for _, j := range all {
+			printVerdict(l, j)
+		}
+	})
 	if err == nil && slices.ContainsFunc(all, ai.Judgement.Wrong) {
 		err = status(exitFailed)
 	}
 	return err
 }
 
-// printVerdicts prints the outcome of each recording, the rule that gave it, and for a spent plan when that resets.
-func printVerdicts(l term.Lines, all []ai.Judgement) {
-	for _, v := range all {
-		rule := "no rule of " + v.Agent + " fits"
-		if v.Rule != "" {
-			rule = "rule " + v.Rule + " of " + v.Agent
-		}
-		says, _, _ := strings.Cut(v.Text, "\n")
-		l.Print(term.Visible(fmt.Sprintf("%s: %s, %s: %s", v.File, v.Outcome, rule, cmp.Or(v.Message, says))))
-		if v.ResetAt != nil {
-			l.Printf("  resets at %s (from a %s) %s", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy,
-				term.Visible(v.Scope))
-		}
-		if v.Wrong() {
-			l.Printf("  wanted: %v", v.Want)
-		}
+// printVerdict prints the outcome of a recording, the rule that gave it, and for a spent plan when that resets.
+func printVerdict(l term.Lines, v ai.Judgement) {
+	rule := "no rule of " + v.Agent + " fits"
+	if v.Rule != "" {
+		rule = "rule " + v.Rule + " of " + v.Agent
+	}
+	says, _, _ := strings.Cut(v.Text, "\n")
+	l.Print(term.Visible(fmt.Sprintf("%s: %s, %s: %s", v.File, v.Outcome, rule, cmp.Or(v.Message, says))))
+	if v.ResetAt != nil {
+		l.Printf("  resets at %s (from a %s) %s", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy,
+			term.Visible(v.Scope))
+	}
+	if v.Wrong() {
+		l.Printf("  wanted: %v", v.Want)
 	}
 }
 
 // test judges one file. A file without the name of its CLI needs --use.
-func (o agentsTestOptions) test(set ai.Set, file string) (ai.Judgement, error) {
-	data, err := os.ReadFile(file)
+func (o *agentsTestOptions) test(set ai.Set, file string) (ai.Judgement, error) {
+	data, err := readNamed(file)
 	if err != nil {
-		return ai.Judgement{}, refusef("%w", err)
+		return ai.Judgement{}, err
 	}
 	r := ai.ReadRecording(data, o.exit)
 	if o.stderr != "" {
-		printed, err := os.ReadFile(o.stderr)
+		printed, err := readNamed(o.stderr)
 		if err != nil {
-			return ai.Judgement{}, refusef("%w", err)
+			return ai.Judgement{}, err
 		}
 		r.Stderr = string(printed)
 	}

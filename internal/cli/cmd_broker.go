@@ -16,8 +16,7 @@ import (
 
 // newBrokerCommand returns the command that serves a broker until a signal ends it.
 func newBrokerCommand(con *console) *cobra.Command {
-	var o fleet.BrokerOptions
-	var dir string
+	var o brokerCommandOptions
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Start a fleet broker",
@@ -29,19 +28,14 @@ with TLS and credentials. With --config it uses any nats-server configuration. S
 configuration.`,
 		Example: "  prodigy broker\n  prodigy broker --dir fleet/broker",
 		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if dir != "" && o.Config != "" {
-				return usagef("--dir and --config cannot be used together")
-			}
-			return runBroker(cmd.Context(), con, dir, o)
-		},
 	}
+	onArgs(con, cmd, o.run)
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "", "address to listen on, HOST:PORT (default: 127.0.0.1:4222, or as in "+
 		"--config)")
 	f.StringVar(&o.Store, "store", "",
 		"storage directory (default: $PRODIGY_HOME/broker, or as in --config)")
-	f.StringVar(&dir, "dir", "", "directory created by fleet init (uses its nats.conf)")
+	f.StringVar(&o.dir, "dir", "", "directory created by fleet init (uses its nats.conf)")
 	f.StringVar(&o.Config, "config", "", "nats-server configuration file")
 	f.BoolVar(&o.Insecure, "insecure", false,
 		"accept anybody who can connect, also from other machines and without TLS: they can run commands as "+
@@ -49,27 +43,37 @@ configuration.`,
 	return cmd
 }
 
+// brokerCommandOptions are the flags of broker.
+type brokerCommandOptions struct {
+	fleet.BrokerOptions
+	// dir is a directory of fleet init. Empty means none.
+	dir string
+}
+
 // brokerConfig is the file of a directory of fleet init that nats-server reads.
 const brokerConfig = "nats.conf"
 
-// runBroker serves the broker in the foreground. SIGHUP reloads a configuration file; every other signal that asks for
+// run serves the broker in the foreground. SIGHUP reloads a configuration file; every other signal that asks for
 // an end stops the server.
-func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOptions) error {
+func (o *brokerCommandOptions) run(ctx context.Context, con *console, _ []string) error {
+	if o.dir != "" && o.Config != "" {
+		return usagef("--dir and --config cannot be used together")
+	}
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return err
 	}
-	if dir != "" { // as nats-server would, the configuration names files from there
+	if o.dir != "" { // as nats-server would, the configuration names files from there
 		if o.Store != "" {
 			if o.Store, err = filepath.Abs(o.Store); err != nil {
 				return err
 			}
 		}
-		if !isFile(filepath.Join(dir, brokerConfig)) {
+		if !isFile(filepath.Join(o.dir, brokerConfig)) {
 			return refusef("--dir %s: %s not found: must be a broker directory created by fleet init, such as fleet/broker",
-				dir, brokerConfig)
+				o.dir, brokerConfig)
 		}
-		if err := os.Chdir(dir); err != nil {
+		if err := os.Chdir(o.dir); err != nil {
 			return refusef("--dir: %w", err)
 		}
 		o.Config = brokerConfig
@@ -100,5 +104,5 @@ func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOpti
 		}
 	}()
 	o.Reload, o.Say, o.Home = reload, con.sayer(), home.Root
-	return con.backend.Serve(ctx, o)
+	return con.backend.Serve(ctx, o.BrokerOptions)
 }

@@ -20,7 +20,6 @@ import (
 
 // classifyOptions are the flags of classify.
 type classifyOptions struct {
-	format term.Format
 	// code is the exit code of the command.
 	code int
 	// lines (--jsonl) judges each line of stdin.
@@ -45,7 +44,7 @@ With --jsonl, each line of stdin is a failure of its own: an object with command
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.lines {
-				if len(args) > 0 || o.format == term.JSON {
+				if len(args) > 0 || con.format == term.JSON {
 					return usagef("--jsonl takes the commands from stdin and prints lines")
 				}
 				return classifyLines(con.out, os.Stdin)
@@ -56,7 +55,7 @@ With --jsonl, each line of stdin is a failure of its own: an object with command
 	formerly(cmd, map[string]string{"exit-code": "exit"})
 	cmd.Flags().IntVar(&o.code, "exit", 1, "exit code of the command")
 	cmd.Flags().BoolVar(&o.lines, "jsonl", false, "classify each line of stdin, a JSON object")
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	return cmd
 }
 
@@ -82,7 +81,7 @@ func runClassify(con *console, o classifyOptions, command string) error {
 	}
 	var j judgement
 	j.Type, j.Rule = retry.Judge(f, shell.Deciders(command))
-	if o.format == term.JSON {
+	if con.format == term.JSON {
 		return json.NewEncoder(con.out).Encode(j)
 	}
 	text := string(j.Type)

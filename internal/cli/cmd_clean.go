@@ -22,7 +22,6 @@ type cleanOptions struct {
 	mapreduce.Clean
 	// jobID is empty for all jobs.
 	jobID  jobName
-	format term.Format
 	dryRun bool
 	// yes answers the question.
 	yes bool
@@ -52,7 +51,7 @@ Running jobs are never removed.`,
 			return runClean(cmd.Context(), con, o)
 		},
 	}
-	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
+	addFormat(con, cmd, term.JSON, term.JSONL, term.CSV)
 	f := cmd.Flags()
 	f.String("job-id", "", "only this job (id or part of it, workflow name, or latest)")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
@@ -146,9 +145,8 @@ func (o cleanOptions) removeAll(ctx context.Context, con *console, old []mapredu
 
 // print prints what was removed and what was kept, or with --dry-run what would be.
 func (o cleanOptions) print(con *console, old []mapreduce.OldJob) error {
-	if o.format != term.Human || o.dryRun && len(old) > 0 {
-		_, err := printRows(con, o.format, oldJobColumns, term.Each(old))
-		return err
+	if con.format != term.Human || o.dryRun && len(old) > 0 {
+		return printRows(con, oldJobColumns, term.Each(old))
 	}
 	if len(old) == 0 {
 		con.sayf("No jobs to remove.")

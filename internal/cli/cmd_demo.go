@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,21 +16,19 @@ import (
 
 // newDemoCommand returns the command that writes a first workflow, which is part of the program.
 func newDemoCommand(con *console) *cobra.Command {
-	return &cobra.Command{
+	return onArgs(con, &cobra.Command{
 		Use:   "demo [dir]",
 		Short: "Write a first workflow to try",
 		Long: `Write a workflow and its files to an empty directory, by default prodigy-demo, and print what to type there.
 Two of its items recover, and one fails until you fix it.`,
 		Example: "  prodigy demo",
 		Args:    atMost(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return runDemo(con, append(args, "prodigy-demo")[0])
-		},
-	}
+	}, runDemo)
 }
 
-// runDemo writes the quickstart to dir, with paths that start there.
-func runDemo(con *console, dir string) error {
+// runDemo writes the quickstart to a directory, with paths that start there.
+func runDemo(_ context.Context, con *console, args []string) error {
+	dir := append(args, "prodigy-demo")[0]
 	if there, _ := os.ReadDir(dir); len(there) > 0 {
 		return refusef("%s is not empty: name another directory, as in prodigy demo DIR", quoted(dir))
 	}

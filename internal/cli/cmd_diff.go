@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,6 @@ import (
 
 // diffOptions are the flags of diff.
 type diffOptions struct {
-	format term.Format
 	// all prints all items of each list.
 	all bool
 	// check (--exit-code) exits with 3 if an item fails that had succeeded.
@@ -45,11 +45,9 @@ with 3 if an item fails that succeeded before.`,
 		Example:           "  prodigy diff mapreduce-20261120-1615\n  prodigy diff mapreduce-20261120-1615 latest --output markdown",
 		Args:              afterJob("before"),
 		ValidArgsFunction: completeJobs,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return o.run(con, append(args, "latest")[:2])
-		},
 	}
-	addFormat(cmd, &o.format, term.JSON, asMarkdown)
+	onArgs(con, cmd, o.run)
+	addFormat(con, cmd, term.JSON, asMarkdown)
 	formerly(cmd, map[string]string{"all": "full"})
 	cmd.Flags().BoolVar(&o.all, "full", false, "list all items instead of the first few")
 	cmd.Flags().BoolVar(&o.check, "exit-code", false, "exit with 3 if a previously successful item failed")
@@ -58,9 +56,9 @@ with 3 if an item fails that succeeded before.`,
 
 // run prints the difference of two jobs. Jobs that cannot be compared, such as one without items, are a usage
 // error.
-func (o diffOptions) run(con *console, names []string) error {
+func (o *diffOptions) run(_ context.Context, con *console, names []string) error {
 	var both [2]jobs.Job
-	for i, name := range names {
+	for i, name := range append(names, "latest")[:2] {
 		var err error
 		if both[i], err = findJob(jobName{id: name}); err != nil {
 			return err
@@ -77,8 +75,8 @@ func (o diffOptions) run(con *console, names []string) error {
 		return err
 	}
 	con.hideSecretsOf(both[1])
-	if o.format == term.JSON {
-		err = term.PrintJSON(con.out, d)
+	if con.format == term.JSON {
+		err = con.printJSON(d)
 	} else {
 		err = unlessClosed(o.print(con, both, d))
 	}
@@ -113,11 +111,11 @@ const diffShown = 10
 
 // print prints the counts, and then the first items of each list, as text or as Markdown. The labels of the items hide
 // the secrets of the later job.
-func (o diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error {
+func (o *diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error {
 	var b strings.Builder
 	lists := listsOf(both, d)
 	begin, item, inMarkdown := "%s:\n", "  %s\n", strings.NewReplacer()
-	if o.format == asMarkdown {
+	if con.format == asMarkdown {
 		fmt.Fprintf(&b, "### prodigy diff %s %s\n\n| items | |\n| ---: | --- |\n", d.Before, d.After)
 		for _, l := range lists {
 			fmt.Fprintf(&b, "| %d | %s |\n", len(l.items), l.name)

@@ -41,7 +41,6 @@ func newDLQCommand(con *console) *cobra.Command {
 
 // dlqListOptions choose the dead letters that list prints.
 type dlqListOptions struct {
-	format term.Format
 	// eligible leaves out those that a retry cannot help.
 	eligible bool
 	// typ is the type of the last failure. Empty means any.
@@ -58,7 +57,7 @@ func newDLQListCommand(con *console) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the dead letters of a job",
 	}, o.run)
-	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
+	addFormat(con, cmd, term.JSON, term.JSONL, term.CSV)
 	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only retryable dead letters")
 	addErrorType(cmd, &o.typ)
 	cmd.Flags().Var(positive(&o.limit), "limit", "maximum number of dead letters to list")
@@ -85,13 +84,13 @@ func (o *dlqListOptions) run(_ context.Context, con *console, job jobs.Job) erro
 		}
 		return true
 	})
-	if _, err := printRows(con, o.format, letterColumns(labelsOf(job)), listed); err != nil {
+	if err := printRows(con, letterColumns(labelsOf(job)), listed); err != nil {
 		return err
 	}
 	if o.limit > 0 && found > o.limit {
 		con.sayf("Showing %d of %s.", o.limit, check.Counted(found, "dead letter"))
 	}
-	if o.format != term.Human {
+	if con.format != term.Human {
 		return nil
 	}
 	if found == 0 {
@@ -153,38 +152,34 @@ func letterColumns(names itemLabels) []term.Column[dlq.Entry] {
 	}
 }
 
-// dlqInspectOptions are the flags of dlq inspect.
-type dlqInspectOptions struct{ format term.Format }
-
 // newDLQInspectCommand returns the command that prints all that is known of some dead letters.
 func newDLQInspectCommand(con *console) *cobra.Command {
-	var o dlqInspectOptions
 	cmd := onItems(con, &cobra.Command{
 		Use:               "inspect [job] <item...>",
 		Short:             "Show dead letters: item, attempts and output",
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeLetter,
-	}, func(ctx context.Context, con *console, job jobs.Job, items []string) error {
+	}, func(_ context.Context, con *console, job jobs.Job, items []string) error {
 		if len(items) == 0 {
 			return usagef("<item> is required (to list them: prodigy dlq list%s)", named(job.ID))
 		}
 		ids, err := labelsOf(job).idsOf(items)
 		for i, id := range ids {
-			if i > 0 && o.format == term.Human {
+			if i > 0 && con.format == term.Human {
 				con.lines().Print("")
 			}
 			if err == nil {
-				err = o.run(ctx, con, job, id)
+				err = inspectLetter(con, job, id)
 			}
 		}
 		return err
 	})
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	return cmd
 }
 
-// run prints a dead letter, with its data masked. Naming an item that is not a dead letter is a usage error.
-func (o *dlqInspectOptions) run(_ context.Context, con *console, job jobs.Job, itemID string) error {
+// inspectLetter prints a dead letter, with its data masked. Naming an item that is not a dead letter is a usage error.
+func inspectLetter(con *console, job jobs.Job, itemID string) error {
 	updateLetters(con, job)
 	e, found, err := dlq.FindPart(job.DLQFile(), itemID)
 	e.Item = con.secrets.item(e.Item)
@@ -194,8 +189,8 @@ func (o *dlqInspectOptions) run(_ context.Context, con *console, job jobs.Job, i
 	case !found:
 		return refusef("dead letter %q not found in job %s (see: prodigy dlq list%s, prodigy why%s %s)", itemID, job.ID,
 			named(job.ID), named(job.ID), quoted(itemID))
-	case o.format == term.JSON:
-		return term.PrintJSON(con.out, e)
+	case con.format == term.JSON:
+		return con.printJSON(e)
 	}
 	if err := printLetter(con.lines(), job, e, labelsOf(job).label(e.ItemID, e.Item)); err != nil {
 		return err
@@ -292,44 +287,38 @@ func printTail(l term.Lines, name, text string) {
 	}
 }
 
-// dlqExportOptions are the flags of dlq export.
-type dlqExportOptions struct{ format term.Format }
-
 // newDLQExportCommand returns the command that writes all dead letters to a file. The extension of the file decides
 // the format unless --format does. It is hidden, since list prints the same.
 func newDLQExportCommand(con *console) *cobra.Command {
-	var o dlqExportOptions
+	var format term.Format
 	cmd := onJobAnd(con, "file", &cobra.Command{
 		Use:    "export [job] <file>",
 		Short:  "Export dead letters to a file",
 		Hidden: true,
-	}, o.run)
-	addChoice(cmd, &o.format, "format", "file format (default: from the extension, else json)", term.JSON,
+	}, func(_ context.Context, con *console, job jobs.Job, file string) error {
+		updateLetters(con, job)
+		n := 0
+		err := writeOut(con, file, func(w io.Writer) (err error) {
+			rows := term.Rows[dlq.Entry]{
+				// without labels: a file for programs has the data
+				Format: cmp.Or(format, formatOf(file, term.JSON)), Columns: letterColumns(itemLabels{}),
+			}
+			n, err = rows.Print(w, con.secrets.letters(job))
+			return err
+		})
+		if err == nil && file != "-" {
+			con.sayf("wrote %s of job %s to %s", check.Counted(n, "dead letter"), job.ID, file)
+		}
+		return err
+	})
+	addChoice(cmd, &format, "format", "file format (default: from the extension, else json)", term.JSON,
 		term.JSONL, term.CSV)
 	return cmd
 }
 
-// run writes dead letters with their data masked, without labels: a file for programs has the data.
-func (o *dlqExportOptions) run(_ context.Context, con *console, job jobs.Job, file string) error {
-	updateLetters(con, job)
-	n := 0
-	err := writeOut(con, file, func(w io.Writer) (err error) {
-		rows := term.Rows[dlq.Entry]{
-			Format: cmp.Or(o.format, formatOf(file, term.JSON)), Columns: letterColumns(itemLabels{}),
-		}
-		n, err = rows.Print(w, con.secrets.letters(job))
-		return err
-	})
-	if err == nil && file != "-" {
-		con.sayf("wrote %s of job %s to %s", check.Counted(n, "dead letter"), job.ID, file)
-	}
-	return err
-}
-
 // dlqEvictOptions are the options of purge and clear, which delete dead letters.
 type dlqEvictOptions struct {
-	format term.Format
-	yes    bool
+	yes bool
 	// older is how long ago the last failure must be at least. Zero means that all are deleted.
 	older time.Duration
 }
@@ -364,7 +353,7 @@ func newDLQPurgeCommand(con *console) *cobra.Command {
 func newDLQEvictCommand(con *console, use, short string) *cobra.Command {
 	var o dlqEvictOptions
 	cmd := onJob(con, &cobra.Command{Use: use, Short: short}, o.run)
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt")
 	cmd.Flags().Var(durationFlag(&o.older), "older-than", "only dead letters older than this, such as 30d")
 	return cmd
@@ -410,8 +399,8 @@ func (o *dlqEvictOptions) run(_ context.Context, con *console, job jobs.Job) (er
 	if err != nil {
 		return err
 	}
-	if o.format == term.JSON {
-		return term.PrintJSON(con.out, e)
+	if con.format == term.JSON {
+		return con.printJSON(e)
 	}
 	con.sayf("deleted %s of job %s, %d left", check.Counted(e.Removed, "dead letter"), job.ID, e.Left)
 	return nil

@@ -20,7 +20,6 @@ import (
 // dlqAnalyzeOptions are the flags of dlq analyze.
 type dlqAnalyzeOptions struct {
 	export string
-	format term.Format
 	// counts prints numbers in place of groups.
 	counts bool
 }
@@ -32,7 +31,7 @@ func newDLQAnalyzeCommand(con *console) *cobra.Command {
 		Use:   "analyze [job]",
 		Short: "Group dead letters by cause",
 	}, o.run)
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	cmd.Flags().StringVar(&o.export, "export", "", "write all groups to this file as JSON (- for stdout)")
 	cmd.Flags().BoolVar(&o.counts, "counts", false, "only count dead letters")
 	cmd.MarkFlagsMutuallyExclusive("counts", "export")
@@ -47,7 +46,7 @@ func newDLQStatsCommand(con *console) *cobra.Command {
 		Short:  "Show dead letter counts",
 		Hidden: true,
 	}, o.run)
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	return cmd
 }
 
@@ -85,8 +84,8 @@ func (o *dlqAnalyzeOptions) run(_ context.Context, con *console, job jobs.Job) e
 	}
 	counts := letterCounts{job.ID, groups.Counts()}
 	switch {
-	case o.counts && o.format == term.JSON:
-		return term.PrintJSON(con.out, counts)
+	case o.counts && con.format == term.JSON:
+		return con.printJSON(counts)
 	case o.counts:
 		return counts.print(con)
 	}
@@ -97,7 +96,7 @@ func (o *dlqAnalyzeOptions) run(_ context.Context, con *console, job jobs.Job) e
 	for _, g := range groups.ByType() {
 		a.ByType = append(a.ByType, typeGroup{g, suggestions[retry.Type(g.Type)]})
 	}
-	if o.export == "" && o.format != term.JSON {
+	if o.export == "" && con.format != term.JSON {
 		return a.print(con)
 	}
 	err := writeOut(con, cmp.Or(o.export, "-"), func(w io.Writer) error { return term.PrintJSON(w, a) })

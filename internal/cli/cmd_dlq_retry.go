@@ -62,7 +62,7 @@ dead letters do not count; the last line of the summary shows how many there are
 		o.items = append(o.items, items...)
 		return runDLQRetry(ctx, con, job, o)
 	})
-	o.add(cmd)
+	o.add(con, cmd)
 	f := cmd.Flags()
 	formerly(cmd, map[string]string{"parallel": "max-parallel"})
 	const empty = "must not be empty; omit it to retry all dead letters" // as of a variable that is not set
@@ -70,7 +70,7 @@ dead letters do not count; the last line of the summary shows how many there are
 	f.Var(namedFlag(&o.where, empty), "where",
 		"only dead letters matching this expression; fields: "+strings.Join(dlq.Names(), ", "))
 	f.Var(positive(&o.cluster), "cluster", "only dead letters of this group (its number in dlq analyze)")
-	f.Var(value[limit.Rate]{&o.rate, "rate", limit.ParseRate, shownUnlessZero(limit.Rate.String)}, "rate",
+	f.Var(value[limit.Rate]{&o.rate, "rate", limit.ParseRate}, "rate",
 		"maximum start rate of this retry, such as 5/s (default: as in the workflow)")
 	f.Var(positive(&o.canary), "canary", "retry this many items first, and the rest only if they all succeed")
 	addErrorType(cmd, &o.typ)
@@ -166,7 +166,7 @@ func (o dlqRetryOptions) announce(con *console, job jobs.Job, c *dlq.Choice) err
 	out := bufio.NewWriter(con.text())
 	names := labelsOf(job)
 	err := c.Make(dlq.Each(job.DLQFile()), func(e dlq.Entry) {
-		if o.format != term.JSON {
+		if con.format != term.JSON {
 			_, _ = fmt.Fprintf(out, "would retry %s%s: %s\n", e.ItemID,
 				inBrackets(names.label(e.ItemID, con.secrets.item(e.Item))), term.Brief(e.Last().Message, 120))
 		}
@@ -175,8 +175,8 @@ func (o dlqRetryOptions) announce(con *console, job jobs.Job, c *dlq.Choice) err
 		return unlessMischosen(err)
 	}
 	kept := len(c.Named) - len(c.Chosen)
-	if o.format == term.JSON {
-		return term.PrintJSON(con.out, map[string]any{
+	if con.format == term.JSON {
+		return con.printJSON(map[string]any{
 			"would_run": append([]string{}, c.Chosen...), "not_eligible": kept,
 		})
 	}
@@ -214,7 +214,7 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 	e.Job = job
 	code := o.retryCode(e, left)
 	switch {
-	case o.quiet && code == exitOK, !ran && (o.quiet || o.format == term.JSON):
+	case o.quiet && code == exitOK, !ran && (o.quiet || con.format == term.JSON):
 	case ran:
 		e.printFailures(con)
 		rest := ""
@@ -227,16 +227,9 @@ func (o dlqRetryOptions) concludeRetry(con *console, job jobs.Job, e finishedRun
 	default:
 		nothingRetried(con, e, c)
 	}
-	if o.format == term.JSON {
-		r := retryOutcome{
-			outcome: e.outcome(code), Reprocessed: e.Reprocessed, Recovered: e.Recovered, Left: left,
-			Others: others,
-		}
-		if err := term.PrintJSON(con.out, r); err != nil {
-			return err
-		}
-	}
-	return status(code)
+	return con.end(code, retryOutcome{
+		outcome: e.outcome(code), Reprocessed: e.Reprocessed, Recovered: e.Recovered, Left: left, Others: others,
+	})
 }
 
 // nothingRetried says why nothing was run.

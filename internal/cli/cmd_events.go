@@ -40,7 +40,6 @@ func newEventsCommand(con *console) *cobra.Command {
 
 // eventsOptions select events of a job.
 type eventsOptions struct {
-	format term.Format
 	// since is how far back events are printed. Zero means all.
 	since time.Duration
 	// search is a text that events must contain, or with regex an expression. Empty means all events.
@@ -112,13 +111,13 @@ func newEventsReader(con *console, use, short string,
 			return run(&o, ctx, con, job)
 		})
 	o.add(cmd)
-	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
+	addFormat(con, cmd, term.JSON, term.JSONL, term.CSV)
 	return cmd
 }
 
 // list prints events as they are read. A last line that is torn, as by a crash, is a warning.
 func (o *eventsOptions) list(_ context.Context, con *console, job jobs.Job) error {
-	out := bufio.NewWriter(con.outFor(o.format))
+	out := bufio.NewWriter(con.results())
 	seen := false
 	lines := func(yield func([]byte, error) bool) {
 		for line, err := range events.ReadLines(job.EventsDir(), o.query) {
@@ -128,14 +127,14 @@ func (o *eventsOptions) list(_ context.Context, con *console, job jobs.Job) erro
 			}
 		}
 	}
-	p := eventPrinter{format: o.format, look: con.look()}
+	p := eventPrinter{format: con.format, look: con.look()}
 	if p.look.Width > 0 { // what is for a pipe may be millions of lines
 		names := labelsInStore(job)
 		defer check.Quietly(names.Close)
 		p.label = names.Label
 	}
 	err := p.print(out, con.err, lines)
-	if !seen && o.format == term.Human {
+	if !seen && con.format == term.Human {
 		con.sayf("No matching events in job %s.", job.ID)
 	}
 	return unlessClosed(errors.Join(err, out.Flush()))
@@ -144,15 +143,15 @@ func (o *eventsOptions) list(_ context.Context, con *console, job jobs.Job) erro
 // follow prints events as they come, and ends with the job. It says so if the process of the job died. When a signal
 // stops it, it exits with the code of the signal, without a message.
 func (o *eventsOptions) follow(ctx context.Context, con *console, job jobs.Job) error {
-	if o.format == term.JSON {
-		o.format = term.JSONL
+	if con.format == term.JSON {
+		con.format = term.JSONL
 	}
 	names := labelsInStore(job)
 	defer check.Quietly(names.Close)
-	p := eventPrinter{format: o.format, look: con.look(), label: names.Label}
+	p := eventPrinter{format: con.format, look: con.look(), label: names.Label}
 	err := untilSignal(ctx, func(ctx context.Context) error {
 		lines := events.Follow(ctx, job.EventsDir(), o.query, job.Running)
-		return unlessClosed(p.print(con.outFor(o.format), con.err, lines))
+		return unlessClosed(p.print(con.results(), con.err, lines))
 	})
 	if err != nil {
 		return err
@@ -263,7 +262,7 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 		return o.list(ctx, con, job)
 	})
 	o.add(cmd)
-	addFormat(cmd, &o.format, term.JSON, term.JSONL, term.CSV)
+	addFormat(con, cmd, term.JSON, term.JSONL, term.CSV)
 	return cmd
 }
 
@@ -271,6 +270,7 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 // it is no job. It is hidden, since ls prints the same.
 func newEventsExportCommand(con *console) *cobra.Command {
 	var o eventsOptions
+	var format term.Format
 	var output string
 	formats := []term.Format{term.JSONL, term.JSON, term.CSV}
 	cmd := &cobra.Command{
@@ -281,7 +281,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := ""
 			if f := term.Format(output); slices.Contains(formats, f) {
-				o.format = f
+				format = f
 			} else {
 				file = output
 			}
@@ -299,7 +299,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := eventPrinter{format: cmp.Or(o.format, formatOf(file, term.JSONL))}
+			p := eventPrinter{format: cmp.Or(format, formatOf(file, term.JSONL))}
 			return unlessClosed(writeOut(con, cmp.Or(file, "-"), func(w io.Writer) error {
 				return p.print(w, con.err, events.ReadLines(job.EventsDir(), o.query))
 			}))
@@ -307,9 +307,9 @@ func newEventsExportCommand(con *console) *cobra.Command {
 	}
 	addJobID(cmd)
 	o.add(cmd)
-	addChoice(cmd, &o.format, "format", "file format (default: from the extension, else jsonl)", formats...)
+	addChoice(cmd, &format, "format", "file format (default: from the extension, else jsonl)", formats...)
 	cmd.Flags().StringVar(&output, "output", "", "format or output `file`")
-	addJSON(cmd, &o.format)
+	addJSON(cmd, &format)
 	return cmd
 }
 
@@ -332,9 +332,9 @@ func (o *eventsOptions) stats(_ context.Context, con *console, job jobs.Job) err
 	}
 	s := jobStats{job.ID, counted.Sum()}
 	page, rows := view.StatLines(job.ID, s.Stats)
-	switch o.format {
+	switch con.format {
 	case term.JSON:
-		return term.PrintJSON(con.out, s)
+		return con.printJSON(s)
 	case term.JSONL:
 		return json.NewEncoder(con.out).Encode(s)
 	case term.CSV:

@@ -21,7 +21,6 @@ import (
 // fleetCommandOptions are the flags of the commands that ask a broker.
 type fleetCommandOptions struct {
 	broker brokerOptions
-	format term.Format
 	// dryRun lists what a sweep would remove.
 	dryRun bool
 }
@@ -39,7 +38,7 @@ workers that no longer respond: a silent worker is given up after the job's --le
 		Example: "  prodigy fleet ls --fleet nats://127.0.0.1:4222",
 		Args:    exactly(),
 	}, o.list)
-	addFormat(list, &o.format, term.JSON)
+	addFormat(con, list, term.JSON)
 	drain := o.onBroker(con, &cobra.Command{
 		Use:     "drain <worker>",
 		Short:   "Drain a worker: finish its running items, then exit",
@@ -58,7 +57,7 @@ a job by its id stops its items on the workers and removes all of its data from 
   prodigy fleet sweep --dry-run
   prodigy fleet sweep mapreduce-20261120-161500-k3v9`,
 	}, o.sweep)
-	addFormat(sweep, &o.format, term.JSON)
+	addFormat(con, sweep, term.JSON)
 	sweep.Flags().BoolVar(&o.dryRun, "dry-run", false, "list what would be removed, without removing it")
 	add := newMemberCommand(con, fleet.Backend.Add, &cobra.Command{
 		Use:   "add <directory> <name>",
@@ -84,13 +83,8 @@ func (o *fleetCommandOptions) onBroker(con *console, cmd *cobra.Command,
 	run func(ctx context.Context, con *console, args []string) error,
 ) *cobra.Command {
 	o.broker.add(cmd, "fleet", "the broker")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.broker.need("fleet"); err != nil {
-			return err
-		}
-		return run(cmd.Context(), con, args)
-	}
-	return cmd
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.broker.need("fleet") }
+	return onArgs(con, cmd, run)
 }
 
 // newFleetInitCommand returns the command that writes keys, certificates and a configuration. It talks to no broker.
@@ -216,11 +210,11 @@ func (o *fleetCommandOptions) list(ctx context.Context, con *console, _ []string
 		slices.SortFunc(one.Jobs, func(a, b jobHeld) int { return cmp.Compare(a.JobID, b.JobID) })
 		shown = append(shown, one)
 	}
-	if len(shown) == 0 && o.format == term.Human {
+	if len(shown) == 0 && con.format == term.Human {
 		con.sayf("no workers found at %s; start one with: prodigy worker %s",
 			fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags())
 	}
-	_, err = printRows(con, o.format, []term.Column[nodeShown]{
+	return printRows(con, []term.Column[nodeShown]{
 		{Head: "WORKER", Cell: nodeShown.title},
 		{Head: "HOST", Key: "host"},
 		{Head: "SLOTS", Key: "slots"},
@@ -235,7 +229,6 @@ func (o *fleetCommandOptions) list(ctx context.Context, con *console, _ []string
 		{Head: "VERSION", Cell: func(n nodeShown) string { return cmp.Or(n.Version, "-") }},
 		{Head: "JOBS", Cell: nodeShown.work},
 	}, term.Each(shown))
-	return err
 }
 
 // title returns the name of a worker, and what is unusual about it.
@@ -302,7 +295,7 @@ func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []s
 				"with: prodigy fleet sweep --dry-run", name)
 		}
 	}
-	if len(found) == 0 && o.format == term.Human {
+	if len(found) == 0 && con.format == term.Human {
 		con.sayf("nothing to remove: no broker data of jobs that are not running")
 	}
 	state := func(r fleet.Leftovers) string {
@@ -316,14 +309,13 @@ func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []s
 		}
 		return "kept: can be resumed" + lastRunner(r)
 	}
-	_, err = printRows(con, o.format, []term.Column[fleet.Leftovers]{
+	return printRows(con, []term.Column[fleet.Leftovers]{
 		{Head: "JOB", Cell: func(r fleet.Leftovers) string { return cmp.Or(r.JobID, r.Key) }},
 		{Head: "OBJECTS", Key: "objects"},
 		{Head: "BYTES", Key: "bytes"},
 		{Head: "REPORTS", Key: "reports"},
 		{Head: "STATE", Cell: state},
 	}, term.Each(found))
-	return err
 }
 
 // drain asks all workers of a name to end after their running items, and does not wait for that.

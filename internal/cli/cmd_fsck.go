@@ -14,15 +14,9 @@ import (
 	"prodigy/internal/term"
 )
 
-// fsckOptions are the flags of fsck.
-type fsckOptions struct {
-	format term.Format
-}
-
 // newFsckCommand returns the command that reads all files of a job and checks their checksums. It exits with 1 if one
 // is damaged.
 func newFsckCommand(con *console) *cobra.Command {
-	var o fsckOptions
 	cmd := onJob(con, &cobra.Command{
 		Use:   "fsck [job]",
 		Short: "Check a job's files for corruption",
@@ -31,23 +25,16 @@ outputs. The job defaults to the latest. Nothing is changed.
 
 The exit code is 0 if all files are intact, and 1 otherwise.`,
 		Example: "  prodigy fsck",
-	}, o.run)
-	addFormat(cmd, &o.format, term.JSON)
+	}, func(_ context.Context, con *console, place jobs.Job) error {
+		report := job.Examine(place)
+		err := con.print(report, func(l term.Lines) { printFsck(l, report) })
+		if err == nil && !report.Sound {
+			err = status(exitFailed)
+		}
+		return err
+	})
+	addFormat(con, cmd, term.JSON)
 	return cmd
-}
-
-// run examines a job.
-func (o *fsckOptions) run(_ context.Context, con *console, place jobs.Job) (err error) {
-	report := job.Examine(place)
-	if o.format == term.JSON {
-		err = term.PrintJSON(con.out, report)
-	} else {
-		printFsck(con.lines(), report)
-	}
-	if err == nil && !report.Sound {
-		err = status(exitFailed)
-	}
-	return err
 }
 
 // printFsck prints each file with its problems, and what the intact records say of the items.

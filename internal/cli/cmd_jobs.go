@@ -18,18 +18,9 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// jobsOptions are the flags of jobs.
-type jobsOptions struct {
-	format term.Format
-	// limit is the number of jobs to list.
-	limit int
-	// all lists the jobs of all projects.
-	all bool
-}
-
-// newJobsCommand returns the command that lists jobs.
+// newJobsCommand returns the command that lists the newest jobs. A job whose log cannot be read is left out with a warning.
 func newJobsCommand(con *console) *cobra.Command {
-	o := jobsOptions{limit: 20}
+	limit, ofAllProjects := 20, false
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "List jobs, newest first",
@@ -37,11 +28,37 @@ func newJobsCommand(con *console) *cobra.Command {
 list the jobs of all directories, with their paths.`,
 		Example: "  prodigy jobs --limit 5\n  prodigy jobs --all",
 		Args:    exactly(),
-		RunE:    func(*cobra.Command, []string) error { return runJobs(con, o) },
 	}
-	cmd.Flags().BoolVar(&o.all, "all", false, "include jobs of all directories")
-	addFormat(cmd, &o.format, term.JSON)
-	cmd.Flags().Var(positive(&o.limit), "limit", "maximum number of jobs to list")
+	cmd.Flags().BoolVar(&ofAllProjects, "all", false, "include jobs of all directories")
+	addFormat(con, cmd, term.JSON)
+	cmd.Flags().Var(positive(&limit), "limit", "maximum number of jobs to list")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		home, err := homeOf(ofAllProjects)
+		if err != nil {
+			return err
+		}
+		all, err := home.List()
+		if err != nil {
+			return err
+		}
+		list := []jobStatus{}
+		for _, place := range all[:min(len(all), limit)] {
+			s, err := job.Summarize(place)
+			if err != nil {
+				con.sayf("warning: %s: %v", place.ID, err)
+				continue
+			}
+			list = append(list, statusOf(s))
+		}
+		if len(all) == 0 && con.format == term.Human {
+			con.say().Print(term.Visible(noJobs(home).Error()))
+		}
+		err = printRows(con, jobColumns(list, ofAllProjects, time.Now()), term.Each(list))
+		if len(all) > limit && con.format == term.Human {
+			con.sayf("… %d more: use --limit %d", len(all)-limit, len(all))
+		}
+		return err
+	}
 	return cmd
 }
 
@@ -105,36 +122,6 @@ func statusOf(s job.Summary) jobStatus {
 		j.Quota = append(j.Quota, q)
 	}
 	return j
-}
-
-// runJobs lists the newest jobs. A job whose log cannot be read is left out with a warning.
-func runJobs(con *console, o jobsOptions) error {
-	home, err := homeOf(o.all)
-	if err != nil {
-		return err
-	}
-	all, err := home.List()
-	if err != nil {
-		return err
-	}
-	list := []jobStatus{}
-	for _, place := range all[:min(len(all), o.limit)] {
-		s, err := job.Summarize(place)
-		if err != nil {
-			con.sayf("warning: %s: %v", place.ID, err)
-			continue
-		}
-		list = append(list, statusOf(s))
-	}
-	if len(all) == 0 && o.format == term.Human {
-		con.say().Print(term.Visible(noJobs(home).Error()))
-	}
-	columns := jobColumns(list, o.all, time.Now())
-	_, err = printRows(con, o.format, columns, term.Each(list))
-	if len(all) > o.limit && o.format == term.Human {
-		con.sayf("… %d more: use --limit %d", len(all)-o.limit, len(all))
-	}
-	return err
 }
 
 // jobColumns returns the columns of the table. There is one for the cost only if a job in the list had AI agents.

@@ -20,8 +20,7 @@ import (
 
 // logsOptions select the output that logs prints, and say how.
 type logsOptions struct {
-	query  outputs.Query
-	format term.Format
+	query outputs.Query
 	// stderr leaves out what commands print to stdout.
 	stderr bool
 	// follow waits for more output until the job ends.
@@ -62,7 +61,7 @@ The workflow key outputs sets how much is kept.`,
 		}
 		return o.run(ctx, con, job)
 	})
-	addFormat(cmd, &o.format, term.JSON, term.JSONL)
+	addFormat(con, cmd, term.JSON, term.JSONL)
 	f := cmd.Flags()
 	f.Bool("latest", false, "the latest job, which is the default")
 	f.BoolVar(&o.follow, "tail", false, "same as --follow")
@@ -79,7 +78,7 @@ The workflow key outputs sets how much is kept.`,
 // run prints the output so far, or follows it until the job ends. For people the output of AI CLIs becomes a
 // conversation.
 func (o logsOptions) run(ctx context.Context, con *console, job jobs.Job) error {
-	if o.format == term.Human && !o.raw {
+	if con.format == term.Human && !o.raw {
 		o.query.Render = conversations(job)
 	}
 	if !o.follow {
@@ -126,7 +125,7 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 		if err := o.mistaken(job); err != nil {
 			return err
 		}
-		if o.format == term.Human {
+		if con.format == term.Human {
 			con.sayf("No matching output kept in job %s.", job.ID)
 		}
 	}
@@ -146,11 +145,11 @@ func (o logsOptions) chosen(entries iter.Seq2[outputs.Entry, error]) iter.Seq2[o
 
 // printEntries prints entries in the format that was asked for. An array would have no end while the job runs.
 func (o logsOptions) printEntries(con *console, job jobs.Job, entries iter.Seq2[outputs.Entry, error]) error {
-	if o.format == term.JSON && o.follow {
-		o.format = term.JSONL
+	if con.format == term.JSON && o.follow {
+		con.format = term.JSONL
 	}
-	if o.format != term.Human {
-		_, err := term.Rows[term.Line]{Format: o.format}.Print(con.out,
+	if con.format != term.Human {
+		_, err := term.Rows[term.Line]{Format: con.format}.Print(con.out,
 			mapped(entries, func(e outputs.Entry) (term.Line, error) { return json.Marshal(e) }))
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,7 +75,7 @@ stderr.`,
   prodigy map -0 -j8 --retry 5 -- convert {} {.}.jpg   # after: find . -name '*.png' -print0 |
   prodigy map --glob '**/*.go' --agent claude --workspace git 'Add doc comments to {}'
   prodigy map --json-file items.json '$.items[*]' -- 'curl -fsS ${item.url} -o ${item.id}.json'`,
-		Args: func(cmd *cobra.Command, args []string) error { return o.take(cmd, args) },
+		Args: func(cmd *cobra.Command, args []string) error { return o.take(con, cmd, args) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !o.dryRun && o.save == "" {
 				if err := o.fleet.find(cmd); err != nil {
@@ -86,7 +85,6 @@ stderr.`,
 			return runMap(cmd.Context(), con, o)
 		},
 	}
-	o.format = term.Human
 	o.addRunning(cmd, term.Grouped)
 	o.settings.addWorkspace(cmd)
 	addMaxDelay(cmd, &o.maxDelay)
@@ -95,20 +93,20 @@ stderr.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	formerly(cmd, otherFlags)
-	slots := value[int]{&o.maxParallel, numberType, process.CapacityNow().Slots, shownUnlessZero(strconv.Itoa)}
+	slots := value[int]{&o.maxParallel, numberType, process.CapacityNow().Slots}
 	f.Lookup("max-parallel").Value = slots
 	f.VarP(slots, "max-procs", "P", "same as --max-parallel; 0 for as many as possible; 200%, +1 and -1 are relative to the processors")
 	f.BoolFuncP("null", "0", "items are separated by NUL, as with find -print0", func(string) error {
 		in.Delimiter = "\x00"
 		return nil
 	})
-	f.VarP(value[string]{&in.Delimiter, "char", workflow.ParseDelimiter, asText}, "delimiter", "d",
+	f.VarP(value[string]{&in.Delimiter, "char", workflow.ParseDelimiter}, "delimiter", "d",
 		"items are separated by this character, such as , or '\\t'")
 	split := func(text string) (string, error) {
 		_, err := regexp.Compile(text)
 		return text, err
 	}
-	f.VarP(value[string]{&in.Split, "regexp", split, asText}, "colsep", "C",
+	f.VarP(value[string]{&in.Split, "regexp", split}, "colsep", "C",
 		"split items into {1}, {2}, ... at this regular expression")
 	f.VarP(repeatedIf((*[]string)(&in.File), "stringArray", notEmpty), "arg-file", "a",
 		"read items from this file, one per line (repeatable)")
@@ -128,7 +126,7 @@ stderr.`,
 	f.VarP(batch, "max-lines", "L", "same as --batch")
 	f.StringVar(&w.Agent, "agent", "", "run this AI coding CLI, such as claude; the words are its prompt")
 	f.BoolVar(&o.allowDirty, "allow-dirty", false, "with --workspace git, start despite uncommitted changes")
-	f.Var(value[string]{&step.Timeout, durationType, workflow.ParseTime, asText}, "timeout",
+	f.Var(value[string]{&step.Timeout, durationType, workflow.ParseTime}, "timeout",
 		"timeout per command, such as 30s; a number is in seconds")
 	f.Var(positive(&step.Retry.Attempts), "retry",
 		"maximum attempts per item, including the first (delays start at 1s)")
@@ -138,17 +136,17 @@ stderr.`,
 		}
 		return text, nil
 	}
-	f.Var(value[string]{&step.Retry.Backoff, "string", backoff, asText}, "backoff",
+	f.Var(value[string]{&step.Retry.Backoff, "string", backoff}, "backoff",
 		"backoff of --retry: fixed, linear, exponential, fibonacci, or a fixed delay such as 10s; a number is in seconds")
 	f.Var(repeated(&step.Retry.RetryOn), "retry-on",
 		"retry only failures of this type, such as network or timeout (repeatable)")
 	f.StringVar(&w.Map.Rate.Limit, "rate", "", "maximum start rate, such as 10/s or 100/min")
-	apart := value[workflow.ShortRate]{&w.Map.Rate, durationType, workflow.ParseApart, shownNever[workflow.ShortRate]}
+	apart := value[workflow.ShortRate]{&w.Map.Rate, durationType, workflow.ParseApart}
 	f.Var(apart, "delay",
 		"time between two starts, such as 500ms; a number is in seconds")
 	f.Var(namedFlag(&w.OnItemFailure, isEmpty), "on-failure",
 		"action for failed items: dlq, retry, skip, stop")
-	f.Var(value[workflow.Halt]{&w.Halt, "when", workflow.ParseHalt, shownNever[workflow.Halt]}, "halt",
+	f.Var(value[workflow.Halt]{&w.Halt, "when", workflow.ParseHalt}, "halt",
 		"when to stop: never, soon,fail=3, or now,fail=10% (now kills running commands; a percentage counts once "+
 			"10 items have finished)")
 	f.Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
@@ -184,7 +182,7 @@ const operators = "| || && ; & < 2> 2>&1 &>"
 
 // take takes the path of --json-file, the command, and the lists after it. Without a path the command begins with the
 // first word that is not a flag.
-func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
+func (o *mapOptions) take(con *console, cmd *cobra.Command, args []string) error {
 	f := cmd.Flags()
 	if o.json != "" && f.ArgsLenAtDash() < 0 && len(args) > 0 &&
 		(strings.HasPrefix(args[0], "$") || slices.Contains(args, "--")) {
@@ -212,7 +210,7 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 		_ = f.Set("stop-now", "true")
 	}
 	o.complete()
-	return cmp.Or(o.takeLists(cmd.Context(), line), o.checkEcho())
+	return cmp.Or(o.takeLists(cmd.Context(), line), o.checkEcho(con))
 }
 
 // checkWords returns what is wrong with the words of the command, before lists of items. dashed reports whether they

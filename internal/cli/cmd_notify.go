@@ -19,7 +19,6 @@ import (
 type notifyOptions struct {
 	test     string
 	settings settingOptions
-	format   term.Format
 }
 
 // newNotifyCommand returns the command that sends notifications again, or test messages with --test.
@@ -58,7 +57,7 @@ The exit code is 0 if all were delivered, and 1 otherwise.`,
 	addJobID(cmd)
 	o.settings.add(cmd)
 	cmd.Flags().StringVar(&o.test, "test", "", "send a test message to each receiver of this workflow `file`")
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	return cmd
 }
 
@@ -110,15 +109,15 @@ func (o notifyOptions) report(con *console, do func(told func(telemetry.Outcome)
 		if out.Error != "" {
 			failed, end = true, "not delivered: "+out.Error
 		}
-		if o.format != term.JSON {
+		if con.format != term.JSON {
 			_, _ = fmt.Fprintf(con.out, "%s  %s  %s\n", out.ID, term.Visible(out.Receiver), term.Visible(end))
 		}
 	})
 	switch {
 	case err != nil:
 		return err
-	case o.format == term.JSON:
-		err = term.PrintJSON(con.out, outcomes)
+	case con.format == term.JSON:
+		err = con.printJSON(outcomes)
 	case len(outcomes) == 0:
 		_, err = fmt.Fprintln(con.out, "all notifications of the job were delivered")
 	}

@@ -46,7 +46,7 @@ workers could run the items now.`,
 			return runPlan(cmd.Context(), con, o)
 		},
 	}
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	addMaxDelay(cmd, &o.maxDelay)
 	addMaxParallel(cmd, &o.maxParallel)
 	addMaxCost(cmd, &o.maxCost)
@@ -123,11 +123,7 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 		t.agents.WarnOfPermissions(w.Workflow, t.claude, agent.ReadsPrompt(t.claude[0]))), "warning: ")
 	con.note(w.elsewhere())
 	con.note(note)
-	if o.format == term.JSON {
-		return term.PrintJSON(con.out, p)
-	}
-	p.Print(con.lines())
-	return nil
+	return con.print(p, p.Print)
 }
 
 // selectionError returns an error of the selection. A bad key is a usage error, and so is a path with one that is not there.

@@ -9,7 +9,6 @@ import (
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/term"
 )
 
 // resumeOptions are the flags of resume besides those of all runs.
@@ -37,7 +36,7 @@ Exit codes are those of run; 0 if the job had already completed.`,
   prodigy resume --workflow fixed.yml`,
 	}
 	onJob(con, cmd, func(ctx context.Context, con *console, job jobs.Job) error {
-		if err := o.checkPrint(); err != nil {
+		if err := o.checkPrint(con); err != nil {
 			return err
 		}
 		if err := o.fleet.find(cmd); err != nil {
@@ -45,7 +44,7 @@ Exit codes are those of run; 0 if the job had already completed.`,
 		}
 		return runResume(ctx, con, job, o)
 	})
-	o.add(cmd)
+	o.add(con, cmd)
 	o.addPrint(cmd, "print all output in item order, including items finished before")
 	f := cmd.Flags()
 	cmd.Flags().Lookup("pool").Usage += " (default: unchanged; none leaves the pool)"
@@ -111,10 +110,5 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 	if err := o.printRest(con, e.Job); err != nil {
 		return unlessClosed(err)
 	}
-	if o.format == term.JSON {
-		if err := term.PrintJSON(con.out, e.outcome(code)); err != nil {
-			return err
-		}
-	}
-	return status(code)
+	return con.end(code, e.outcome(code))
 }

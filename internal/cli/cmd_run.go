@@ -61,14 +61,10 @@ Exit codes:
   prodigy run convert.yml upload.yml`,
 		Args:              atLeastOne("workflow"),
 		ValidArgsFunction: completeWorkflows,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.fleet.find(cmd); err != nil {
-				return err
-			}
-			return runAll(cmd.Context(), con, o, args)
-		},
+		PreRunE:           func(cmd *cobra.Command, _ []string) error { return o.fleet.find(cmd) },
 	}
-	o.add(cmd)
+	onArgs(con, cmd, o.runAll)
+	o.add(con, cmd)
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
@@ -93,7 +89,7 @@ func (o runOptions) checkedAs() mapreduce.Config {
 
 // runAll runs workflows one after the other, until one does not end with exit code 0. It looks for mistakes in all of
 // several ones first. A file that is missing may be made by the workflows before.
-func runAll(ctx context.Context, con *console, o runOptions, paths []string) error {
+func (o *runOptions) runAll(ctx context.Context, con *console, paths []string) error {
 	var stdin string // the workflow that reads it
 	for i, path := range paths {
 		if len(paths) == 1 {
@@ -119,7 +115,7 @@ func runAll(ctx context.Context, con *console, o runOptions, paths []string) err
 			con.out, con.err, con.secrets = out, errs, secrets
 		}
 		o.path = path
-		if err := runRun(ctx, con, o); err != nil {
+		if err := o.run(ctx, con); err != nil {
 			if rest := paths[i+1:]; len(rest) > 0 {
 				con.sayf("not run, because %s exited with a non-zero code: %s",
 					term.Visible(path), term.Visible(strings.Join(rest, " ")))
@@ -130,12 +126,12 @@ func runAll(ctx context.Context, con *console, o runOptions, paths []string) err
 	return nil
 }
 
-// runRun runs one workflow as a new job, or plans it with --dry-run.
-func runRun(ctx context.Context, con *console, o runOptions) error {
+// run runs one workflow as a new job, or plans it with --dry-run.
+func (o runOptions) run(ctx context.Context, con *console) error {
 	if o.dryRun {
 		return runPlan(ctx, con, o)
 	}
-	if err := errors.Join(o.checkPrint(), o.checkEcho()); err != nil {
+	if err := errors.Join(o.checkPrint(con), o.checkEcho(con)); err != nil {
 		return err
 	}
 	if o.wait || o.waitMost > 0 {

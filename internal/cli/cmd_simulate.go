@@ -83,13 +83,10 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
   prodigy simulate workflow.yml --like latest --max-cost 20`,
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflows,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.path = args[0]
-			return runSimulate(cmd.Context(), con, o)
-		},
 	}
+	onArgs(con, cmd, o.run)
 	f := cmd.Flags()
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	o.addPolicy(cmd)
 	addMaxDelay(cmd, &o.maxDelay)
 	o.settings.add(cmd)
@@ -131,14 +128,15 @@ type simulation struct {
 	Workflow string        `json:"workflow"`
 }
 
-// runSimulate simulates one job and prints how it ended. Its exit code is that of the run.
-func runSimulate(ctx context.Context, con *console, o simulateOptions) error {
+// run simulates one job and prints how it ended. Its exit code is that of the run.
+func (o *simulateOptions) run(ctx context.Context, con *console, args []string) error {
+	o.path = args[0]
 	job, cleanup, err := o.prepare(ctx, con, o.model)
 	if err != nil {
 		return err
 	}
 	defer cleanup()
-	return untilSignal(ctx, func(ctx context.Context) error { return o.run(ctx, con, job) })
+	return untilSignal(ctx, func(ctx context.Context) error { return o.simulate(ctx, con, job) })
 }
 
 // prepare checks the workflow, and returns the job that is simulated. Cleanup removes its files, unless they are kept.
@@ -190,8 +188,8 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 	}, cleanup, nil
 }
 
-// run simulates the job, and prints how it ended.
-func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job) error {
+// simulate simulates the job, and prints how it ended.
+func (o simulateOptions) simulate(ctx context.Context, con *console, job simulate.Job) error {
 	tally := simulate.NewTally()
 	job.Observe = func(records []events.Record) {
 		for _, r := range records {
@@ -216,19 +214,14 @@ func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job
 	if !o.quiet || code != exitOK {
 		o.print(con, end, tally, took)
 	}
-	if o.format == term.JSON {
-		s := simulation{
-			outcome: end.outcome(code), Began: job.Begin, Seed: o.seed, Counts: tally,
-			Took: events.Millis(took), Workflow: job.Workflow.Name,
-		}
-		if o.keep == "" {
-			s.Events, s.DLQ, s.ResultsFile = "", "", "" // they are removed
-		}
-		if err := term.PrintJSON(con.out, s); err != nil {
-			return err
-		}
+	s := simulation{
+		outcome: end.outcome(code), Began: job.Begin, Seed: o.seed, Counts: tally,
+		Took: events.Millis(took), Workflow: job.Workflow.Name,
 	}
-	return status(code)
+	if o.keep == "" {
+		s.Events, s.DLQ, s.ResultsFile = "", "", "" // they are removed
+	}
+	return con.end(code, s)
 }
 
 // print prints how a simulated job ended, for people.
@@ -262,10 +255,10 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 // model returns how commands end.
 func (o simulateOptions) model(begin time.Time) (simulate.Model, error) {
 	m, err := o.outcomeModel(begin)
-	if err != nil || o.cost == nil && o.tokens == nil {
-		return m, err
+	if err == nil && (o.cost != nil || o.tokens != nil) {
+		m = simulate.WithUse{Model: m, Seed: o.seed, Cost: o.cost, Tokens: o.tokens}
 	}
-	return simulate.WithUse{Model: m, Seed: o.seed, Cost: o.cost, Tokens: o.tokens}, nil
+	return m, err
 }
 
 // outcomeModel returns how commands end by a script, by the log of a job, or by chance.

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,7 +26,6 @@ import (
 
 // statusOptions are the flags of status.
 type statusOptions struct {
-	format term.Format
 	// watch shows the progress until the job ends, and then its status.
 	watch bool
 }
@@ -42,7 +40,7 @@ func newStatusCommand(con *console) *cobra.Command {
 			"progress until the job ends, and exit with its exit code.",
 		Example: "  prodigy status --json\n  prodigy status latest --watch",
 	}, o.run)
-	addFormat(cmd, &o.format, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show progress until the job ends")
 	return cmd
 }
@@ -80,8 +78,8 @@ func (o *statusOptions) run(ctx context.Context, con *console, place jobs.Job) e
 	if s.State != jobs.Running {
 		s.conflicts = conflictsLeft(place)
 	}
-	if o.format == term.JSON {
-		return errors.Join(term.PrintJSON(con.out, s), status(code))
+	if con.format == term.JSON {
+		return con.end(code, s)
 	}
 	s.label = names.Label
 	s.print(con.lines(), seen, time.Now())

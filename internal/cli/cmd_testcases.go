@@ -29,7 +29,6 @@ import (
 const testSuffix = "_test"
 
 type testOptions struct {
-	format term.Format
 	// run is a regular expression for the names of cases. Empty matches all.
 	run string
 	// quiet prints only the cases that failed.
@@ -54,18 +53,15 @@ Exit codes: 0 all cases passed, 1 a case failed, 2 a file is invalid, or there a
   prodigy test night.yml --run outage
   prodigy test workflows --output junit > report.xml`,
 		ValidArgsFunction: completeWorkflows,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runTest(cmd.Context(), con, o, args)
-		},
 	}
-	o.format = term.Human
-	addChoice(cmd, &o.format, "output", "output format", term.Human, asJUnit)
+	onArgs(con, cmd, o.test)
+	addChoice(cmd, &con.format, "output", "output format", term.Human, asJUnit)
 	cmd.Flags().StringVar(&o.run, "run", "", "run only cases matching this regular expression")
 	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print only failed cases")
 	return cmd
 }
 
-func runTest(ctx context.Context, con *console, o testOptions, args []string) error {
+func (o *testOptions) test(ctx context.Context, con *console, args []string) error {
 	chosen, err := regexp.Compile(o.run)
 	if err != nil {
 		return usagef("--run: %w", err)
@@ -100,7 +96,7 @@ func runTest(ctx context.Context, con *console, o testOptions, args []string) er
 	switch {
 	case len(all) == 0 && !broken:
 		return refusef("no test case matches --run %s", o.run)
-	case o.format == asJUnit:
+	case con.format == asJUnit:
 		err = web.WriteJUnit(con.out, all...)
 	case cases > 0:
 		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", cases-failed, check.Counted(cases, "case"))
@@ -160,13 +156,13 @@ func isTestFile(path string) bool {
 }
 
 // testFile runs the chosen cases of a file.
-func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp) (
+func (o *testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp) (
 	suite web.Suite, err error,
 ) {
 	suite.Name = file
-	data, err := os.ReadFile(file)
+	data, err := readNamed(file)
 	if err != nil {
-		return suite, refusef("%w", err)
+		return suite, err
 	}
 	cases, err := simulate.ParseCases(file, data)
 	if err != nil {
@@ -193,7 +189,7 @@ func (o testOptions) testFile(ctx context.Context, con *console, file string, ch
 		}
 		suite.Took += one.Took
 		suite.Cases = append(suite.Cases, one)
-		if o.format != term.Human || o.quiet && len(wrong) == 0 {
+		if con.format != term.Human || o.quiet && len(wrong) == 0 {
 			continue
 		}
 		end := fmt.Sprintf("%s    %s: %s (%s)\n", con.look().Paint(term.Green, "ok"), term.Visible(file),

@@ -59,8 +59,8 @@ The printed address contains a token that is required for access. By default onl
 connect; to --listen on other addresses, also use --token-file.`,
 		Example: "  prodigy ui\n  prodigy ui --listen 127.0.0.1:8080 --read-only",
 		Args:    exactly(),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runUI(cmd.Context(), con, o) },
 	}
+	onArgs(con, cmd, o.run)
 	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address to listen on (port 0 picks a free port)")
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "",
 		fmt.Sprintf("read the access token from this file, at least %d characters (default: random)",
@@ -72,8 +72,8 @@ connect; to --listen on other addresses, also use --token-file.`,
 	return cmd
 }
 
-// runUI serves until a signal ends it, and prints the address with its token on stdout.
-func runUI(ctx context.Context, con *console, o uiOptions) error {
+// run serves until a signal ends it, and prints the address with its token on stdout.
+func (o *uiOptions) run(ctx context.Context, con *console, _ []string) error {
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
 		if err != nil {
@@ -100,11 +100,21 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 	}
 	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
 	con.sayf("Open this address in a browser. Ctrl-C stops the server.")
-	return untilSignal(ctx, func(ctx context.Context) error { return servePages(ctx, listener, o, hosts, home) })
+	var commands errgroup.Group // they outlive the server, so nobody waits for them
+	pages := web.Server{
+		Limits: web.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
+		ReadOnly: o.readOnly, Dirs: o.all, Data: web.Data{
+			Jobs: home.List, Find: home.Find, Summary: job.Summarize, Explain: explainItem, Items: itemsShown,
+			Report: makeReport, Advice: adviceOf,
+			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) web.Labels { return labelsInStore(j) },
+			Start: func(j jobs.Job, a web.Action) error { return startCommand(&commands, home, j, a) },
+		},
+	}
+	return untilSignal(ctx, func(ctx context.Context) error { return pages.Serve(ctx, listener) })
 }
 
 // check rejects an address that other machines can reach unless a token was given.
-func (o uiOptions) check() error {
+func (o *uiOptions) check() error {
 	host, _, err := net.SplitHostPort(o.listen)
 	if err != nil {
 		return usagef("--listen must be an address and port, such as 127.0.0.1:8080, got %q", o.listen)
@@ -135,28 +145,10 @@ func hostsOf(addr net.Addr) []string {
 	return []string{tcp.String()}
 }
 
-// servePages answers requests for the pages. What is started from a page outlives the server.
-func servePages(ctx context.Context, listener net.Listener, o uiOptions, hosts []string, home jobs.Home) error {
-	var commands errgroup.Group // they outlive the server, so nobody waits for them
-	pages := web.Server{
-		Limits: web.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
-		ReadOnly: o.readOnly, Dirs: o.all, Data: web.Data{
-			Jobs: home.List, Find: home.Find, Summary: job.Summarize, Explain: explainItem, Items: itemsShown,
-			Report: makeReport, Advice: adviceOf,
-			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) web.Labels { return labelsInStore(j) },
-			Start: func(j jobs.Job, a web.Action) error { return startCommand(&commands, home, j, a) },
-		},
-	}
-	return pages.Serve(ctx, listener)
-}
-
 // explainItem returns the explanation of an item, with its data as it was recorded: the server masks it.
 func explainItem(job jobs.Job, item string) (view.Explanation, json.RawMessage, error) {
 	e, err := explanationOf(job, item, 0)
-	if err != nil {
-		return e.Explanation, nil, err
-	}
-	return e.Explanation, e.Item, nil
+	return e.Explanation, e.Item, err
 }
 
 // eachItem yields the items of a job as they may be shown, those that are wanted by index.

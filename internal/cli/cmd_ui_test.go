@@ -22,7 +22,8 @@ func TestTheAddressThatIsPrintedShowsTheJobs(t *testing.T) {
 	out, printed := io.Pipe()
 	var g errgroup.Group
 	g.Go(func() error {
-		return runUI(ctx, &console{out: printed, err: io.Discard}, uiOptions{listen: "127.0.0.1:0"})
+		o := uiOptions{listen: "127.0.0.1:0"}
+		return o.run(ctx, &console{out: printed, err: io.Discard}, nil)
 	})
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -79,7 +80,8 @@ func TestTheTokenIsReadFromAFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := runUI(t.Context(), &console{out: io.Discard, err: io.Discard}, uiOptions{listen: "127.0.0.1:0", tokenFile: file})
+		o := uiOptions{listen: "127.0.0.1:0", tokenFile: file}
+		err := o.run(t.Context(), &console{out: io.Discard, err: io.Discard}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}

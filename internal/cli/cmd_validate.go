@@ -19,8 +19,6 @@ import (
 // validateOptions are the flags of validate.
 type validateOptions struct {
 	settings settingOptions
-	paths    []string
-	format   term.Format
 	// strict counts warnings as errors.
 	strict bool
 	// fix adds "workspace: git" to files that need it, before they are checked.
@@ -42,12 +40,9 @@ Exit codes: 0 if all files are valid, 2 otherwise. With --strict, warnings count
   prodigy validate --strict workflows/*.yml`,
 		Args:              atLeastOne("workflow"),
 		ValidArgsFunction: completeWorkflows,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.paths = args
-			return runValidate(cmd.Context(), con, o)
-		},
 	}
-	addFormat(cmd, &o.format, term.JSON)
+	onArgs(con, cmd, o.run)
+	addFormat(con, cmd, term.JSON)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
 	cmd.Flags().BoolVar(&o.fix, "fix", false,
 		"add \"workspace: git\" to files whose agents edit one directory or commit, or whose changes are merged, "+
@@ -75,14 +70,14 @@ type verdict struct {
 	Steps []simulate.StepRuns `json:"steps"`
 }
 
-// runValidate checks all files, and exits with 2 if one is invalid. A file that cannot be read is reported as an
+// run checks all files, and exits with 2 if one is invalid. A file that cannot be read is reported as an
 // invalid one.
-func runValidate(ctx context.Context, con *console, o validateOptions) error {
+func (o *validateOptions) run(ctx context.Context, con *console, paths []string) error {
 	if _, err := delayCap(0); err != nil {
 		return err // a mistake in no file
 	}
 	all := verdicts{Valid: true, Files: []verdict{}}
-	for _, path := range o.paths {
+	for _, path := range paths {
 		if o.fix {
 			if err := fixWorkspace(con, path); err != nil {
 				return err
@@ -95,20 +90,22 @@ func runValidate(ctx context.Context, con *console, o validateOptions) error {
 		all.Files = append(all.Files, v)
 		all.Valid = all.Valid && v.Valid && (!o.strict || len(v.Warnings) == 0)
 	}
-	if err := all.print(con, o.format); err != nil {
-		return err
+	err := con.print(all, func(l term.Lines) {
+		for _, v := range all.Files {
+			v.print(con, l)
+		}
+	})
+	if err == nil && !all.Valid {
+		err = status(exitUsage)
 	}
-	if !all.Valid {
-		return status(exitUsage)
-	}
-	return nil
+	return err
 }
 
 // fixWorkspace writes "workspace: git" into a workflow file that was written for agents with workspaces.
 func fixWorkspace(con *console, path string) error {
-	source, err := os.ReadFile(path)
+	source, err := readNamed(path)
 	if err != nil {
-		return refusef("%w", err)
+		return err
 	}
 	dir, err := currentDir()
 	if err != nil {
@@ -150,23 +147,13 @@ func judge(ctx context.Context, path string, c mapreduce.Config, o settingOption
 	return v, nil
 }
 
-// print prints problems and warnings on stderr, and the steps of valid files on stdout.
-func (all verdicts) print(con *console, f term.Format) error {
-	if f == term.JSON {
-		return term.PrintJSON(con.out, all)
+// print prints problems and warnings on stderr, and on stdout how often the steps of a valid file may run.
+func (v verdict) print(con *console, l term.Lines) {
+	printProblems(con, v.Problems, "")
+	printProblems(con, v.Warnings, "warning: ")
+	if !v.Valid {
+		return
 	}
-	for _, v := range all.Files {
-		printProblems(con, v.Problems, "")
-		printProblems(con, v.Warnings, "warning: ")
-		if v.Valid {
-			v.print(con.lines())
-		}
-	}
-	return nil
-}
-
-// print prints how often the steps of a valid file may run.
-func (v verdict) print(l term.Lines) {
 	warned := ""
 	if n := len(v.Warnings); n > 0 {
 		warned = ", " + check.Counted(n, "warning")

@@ -11,23 +11,22 @@ import (
 
 // newVersionCommand returns the command that prints the version.
 func newVersionCommand(con *console) *cobra.Command {
-	var f term.Format
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  prodigy version --json",
 		Args:    exactly(),
-		RunE:    func(*cobra.Command, []string) error { return runVersion(con, f) },
+		RunE:    func(*cobra.Command, []string) error { return runVersion(con) },
 	}
-	addFormat(cmd, &f, term.JSON)
+	addFormat(con, cmd, term.JSON)
 	return cmd
 }
 
 // runVersion prints the version of prodigy, of Go, and the platform.
-func runVersion(con *console, f term.Format) error {
+func runVersion(con *console) error {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
-	if f == term.JSON {
-		return term.PrintJSON(con.out, map[string]string{
+	if con.format == term.JSON {
+		return con.printJSON(map[string]string{
 			"version": versionText(), "go": runtime.Version(),
 			"platform": platform,
 		})

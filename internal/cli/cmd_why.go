@@ -20,12 +20,8 @@ import (
 	"prodigy/internal/view"
 )
 
-// whyOptions are the flags of why.
-type whyOptions struct{ format term.Format }
-
 // newWhyCommand returns the command that tells the story of an item.
 func newWhyCommand(con *console) *cobra.Command {
-	var o whyOptions
 	cmd := onItem(con, &cobra.Command{
 		Use:   "why [job] <item>",
 		Short: "Explain what happened to an item",
@@ -33,8 +29,8 @@ func newWhyCommand(con *console) *cobra.Command {
 			"decisions, resumes and current status.",
 		Example:           "  prodigy why item_17\n  prodigy why mapreduce-20261120-1615 item_17",
 		ValidArgsFunction: completeWhy,
-	}, o.run)
-	addFormat(cmd, &o.format, term.JSON)
+	}, explainTo)
+	addFormat(con, cmd, term.JSON)
 	return cmd
 }
 
@@ -62,8 +58,8 @@ type madeFrom struct {
 	Gone string `json:"gone,omitempty"`
 }
 
-// run explains one item, and prints the command to type next. An unknown item is a usage error.
-func (o *whyOptions) run(_ context.Context, con *console, job jobs.Job, itemID string) error {
+// explainTo explains one item, and prints the command to type next. An unknown item is a usage error.
+func explainTo(_ context.Context, con *console, job jobs.Job, itemID string) error {
 	e, err := explanationOf(job, itemID, originsShown)
 	if err != nil {
 		return err
@@ -72,8 +68,8 @@ func (o *whyOptions) run(_ context.Context, con *console, job jobs.Job, itemID s
 	con.hideSecretsOf(job)
 	e.Item = con.secrets.item(e.Item)
 	e.Label = labelsOf(job).label(e.ItemID, e.Item)
-	if o.format == term.JSON {
-		return term.PrintJSON(con.out, e)
+	if con.format == term.JSON {
+		return con.printJSON(e)
 	}
 	e.print(con.lines())
 	e.printFrom(con.lines())

@@ -55,13 +55,8 @@ signal stops them and returns them to the job, to run on another worker.`,
 		Example: `  prodigy worker --join nats://127.0.0.1:4222
   prodigy worker --join tls://broker:4222 --slots 8 --label gpu`,
 		Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.broker.need("join"); err != nil {
-				return err
-			}
-			return runWorker(cmd.Context(), con, o)
-		},
 	}
+	onArgs(con, cmd, o.run)
 	f := cmd.Flags()
 	o.broker.add(cmd, "join", "the broker")
 	formerly(cmd, map[string]string{"fleet": "join"}) // as the other commands name it
@@ -94,15 +89,18 @@ func amountFlag(at *string) pflag.Value {
 		_, err := parseAmount(text)
 		return text, err
 	}
-	return value[string]{at, "amount", parse, asText}
+	return value[string]{at, "amount", parse}
 }
 
 // longestWorkerName is how many bytes the name of a worker may have.
 const longestWorkerName = 100
 
-// runWorker works until a signal or fleet drain ends it, with exit code 0. Its name locks a directory, so that no two
+// run works until a signal or fleet drain ends it, with exit code 0. Its name locks a directory, so that no two
 // workers of this home have the same.
-func runWorker(ctx context.Context, con *console, o workerOptions) error {
+func (o *workerOptions) run(ctx context.Context, con *console, _ []string) error {
+	if err := o.broker.need("join"); err != nil {
+		return err
+	}
 	o.broker.found.Trust = slices.Concat(o.broker.found.Trust, o.broker.config.Fleet.Trust, o.trust)
 	disk, err := parseAmount(o.disk)
 	if err != nil {

@@ -92,6 +92,14 @@ type jobCommand func(ctx context.Context, con *console, job jobs.Job) error
 // An argumentCommand is a jobCommand with one more argument, such as an item.
 type argumentCommand func(ctx context.Context, con *console, job jobs.Job, argument string) error
 
+// onArgs completes a command that is about no job, or finds it itself.
+func onArgs(con *console, cmd *cobra.Command,
+	run func(ctx context.Context, con *console, args []string) error,
+) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), con, args) }
+	return cmd
+}
+
 // onJob completes a command about one job, which its argument or the flags name.
 func onJob(con *console, cmd *cobra.Command, run jobCommand) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = atMost(1), completeJob

@@ -31,6 +31,8 @@ type console struct {
 	// raw gets what commands print to stderr, which is masked already. On a terminal it is a writer of its own, since other
 	// goroutines write to it.
 	raw io.Writer
+	// format is that of the results.
+	format term.Format
 	// noColor is set by the flag --no-color or the variable NO_COLOR.
 	noColor bool
 	// live is set if err is a terminal on which lines can be redrawn.
@@ -77,6 +79,7 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 	c := &console{
 		out:     out,
 		err:     term.NewSafeWriter(err),
+		format:  term.Human,
 		noColor: getenv("NO_COLOR") != "",
 		live:    able && term.Is(err),
 		size: func() (int, int) {
@@ -108,18 +111,39 @@ func (c *console) text() io.Writer {
 	return term.NewSafeWriter(c.out)
 }
 
-// printRows prints values as a table, or in a format for programs, and returns how many there were.
-func printRows[T any](c *console, f term.Format, columns []term.Column[T], all iter.Seq2[T, error]) (int, error) {
-	return term.Rows[T]{Format: f, Look: c.look(), Columns: columns}.Print(c.outFor(f), all)
+// printRows prints values as a table, or in a format for programs.
+func printRows[T any](c *console, columns []term.Column[T], all iter.Seq2[T, error]) error {
+	_, err := term.Rows[T]{Format: c.format, Look: c.look(), Columns: columns}.Print(c.results(), all)
+	return err
 }
 
-// outFor returns the writer for results in a format. What is for people must be safe in a pipe too.
-func (c *console) outFor(f term.Format) io.Writer {
-	if f == term.Human {
+// results returns the writer for results. What is for people must be safe in a pipe too.
+func (c *console) results() io.Writer {
+	if c.format == term.Human {
 		return c.text()
 	}
 	return c.out
 }
+
+// print prints a result as JSON if that is asked for, else what people see of it.
+func (c *console) print(v any, people func(term.Lines)) error {
+	if c.format == term.JSON {
+		return c.printJSON(v)
+	}
+	people(c.lines())
+	return nil
+}
+
+// end prints an outcome if JSON is asked for, and returns the exit code as an error.
+func (c *console) end(code int, outcome any) error {
+	if c.format == term.JSON {
+		return cmp.Or(c.printJSON(outcome), status(code))
+	}
+	return status(code)
+}
+
+// printJSON prints a result as JSON.
+func (c *console) printJSON(v any) error { return term.PrintJSON(c.out, v) }
 
 // look returns how lines for people are printed on out.
 func (c *console) look() term.Look {
@@ -252,6 +276,15 @@ func quoted(word string) string { return shell.Quote(term.Visible(word)) }
 
 // shellWords returns a command line of words.
 func shellWords(words []string) string { return strings.Join(check.Each(words, quoted), " ") }
+
+// readNamed reads a file that the user has named.
+func readNamed(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		err = refusef("%w", err)
+	}
+	return data, err
+}
 
 // isFile reports whether path is a regular file. A link to one counts.
 func isFile(path string) bool {

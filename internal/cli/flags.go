@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,10 +149,9 @@ func arrangeHelp(root *cobra.Command) {
 }
 
 // addFormat adds --output with these formats besides human, and --json as its short form.
-func addFormat(cmd *cobra.Command, f *term.Format, others ...term.Format) {
-	*f = term.Human
-	addChoice(cmd, f, "output", "output format", append([]term.Format{term.Human}, others...)...)
-	addJSON(cmd, f)
+func addFormat(con *console, cmd *cobra.Command, others ...term.Format) {
+	addChoice(cmd, &con.format, "output", "output format", append([]term.Format{term.Human}, others...)...)
+	addJSON(cmd, &con.format)
 }
 
 // value is a flag of any type. It implements pflag.Value.
@@ -162,12 +162,18 @@ type value[T any] struct {
 	name string
 	// parse reads what the user typed. Its error says what was expected.
 	parse func(text string) (T, error)
-	// show returns the default that the help shows, or "" to show no default.
-	show func(T) string
 }
 
-// String returns the value as help shows its default.
-func (v value[T]) String() string { return v.show(*v.at) }
+// String returns the value as help shows its default. A zero is no default to tell.
+func (v value[T]) String() string {
+	if reflect.ValueOf(*v.at).IsZero() {
+		return ""
+	}
+	if d, ok := any(*v.at).(time.Duration); ok {
+		return duration.Format(d)
+	}
+	return fmt.Sprint(*v.at)
+}
 
 // Type returns the word that help prints behind the flag.
 func (v value[T]) Type() string { return v.name }
@@ -181,22 +187,6 @@ func (v value[T]) Set(text string) error {
 	return err
 }
 
-// shownUnlessZero is the show of a value whose zero is no default to tell.
-func shownUnlessZero[T comparable](show func(T) string) func(T) string {
-	return func(v T) string {
-		if zero := *new(T); v == zero {
-			return ""
-		}
-		return show(v)
-	}
-}
-
-// shownNever is the show of a value whose default the help does not have.
-func shownNever[T any](T) string { return "" }
-
-// asText is the show of a flag that is a text.
-func asText(text string) string { return text }
-
 // addJSON adds --json as the short form of --output json.
 func addJSON(cmd *cobra.Command, f *term.Format) {
 	parse := func(text string) (term.Format, error) {
@@ -206,8 +196,8 @@ func addJSON(cmd *cobra.Command, f *term.Format) {
 		}
 		return term.JSON, nil
 	}
-	v := value[term.Format]{f, "bool", parse, shownNever[term.Format]}
-	cmd.Flags().VarPF(v, "json", "", "same as --output json").NoOptDefVal = "true"
+	flag := cmd.Flags().VarPF(value[term.Format]{f, "bool", parse}, "json", "", "same as --output json")
+	flag.NoOptDefVal, flag.DefValue = "true", ""
 }
 
 // addChoice adds a flag that takes one of these words.
@@ -220,8 +210,7 @@ func addChoice[T ~string](cmd *cobra.Command, at *T, name, usage string, words .
 		}
 		return T(text), nil
 	}
-	v := value[T]{at, "word", parse, func(w T) string { return string(w) }}
-	cmd.Flags().Var(v, name, usage+": "+all)
+	cmd.Flags().Var(value[T]{at, "word", parse}, name, usage+": "+all)
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -234,7 +223,7 @@ func repeated(at *[]string) pflag.Value {
 // repeatedIf is repeated for values that check accepts.
 func repeatedIf(at *[]string, name string, check func(text string) error) pflag.Value {
 	parse := func(text string) ([]string, error) { return append(*at, text), check(text) }
-	return value[[]string]{at, name, parse, func(list []string) string { return strings.Join(list, " ") }}
+	return value[[]string]{at, name, parse}
 }
 
 // isEmpty says that the value of a flag is empty, as that of an unset variable would be.
@@ -263,17 +252,17 @@ func textFlag[T any, P interface {
 		v := new(T)
 		return v, P(v).ReadText(text)
 	}
-	return value[*T]{at, "string", parse, shownNever[*T]}
+	return value[*T]{at, "string", parse}
 }
 
 // durationFlag is a flag that takes a duration as workflow files write it.
 func durationFlag(at *time.Duration) pflag.Value {
-	return value[time.Duration]{at, durationType, duration.Parse, shownUnlessZero(duration.Format)}
+	return value[time.Duration]{at, durationType, duration.Parse}
 }
 
 // positive is a flag that takes a whole number of at least 1.
 func positive(at *int) pflag.Value {
-	return value[int]{at, numberType, parsePositive, shownUnlessZero(strconv.Itoa)}
+	return value[int]{at, numberType, parsePositive}
 }
 
 // parsePositive returns an integer of at least 1.
@@ -298,8 +287,7 @@ func shareFlag(at *float64) pflag.Value {
 		}
 		return share, nil
 	}
-	show := func(share float64) string { return strconv.FormatFloat(share, 'g', -1, 64) }
-	return value[float64]{at, numberType, parse, shownUnlessZero(show)}
+	return value[float64]{at, numberType, parse}
 }
 
 // parallelFlag is a flag for the number of slots. It rejects more than the process can handle.
@@ -311,7 +299,7 @@ func parallelFlag(at *int) pflag.Value {
 		}
 		return n, err
 	}
-	return value[int]{at, numberType, parse, shownUnlessZero(strconv.Itoa)}
+	return value[int]{at, numberType, parse}
 }
 
 // addMaxParallel adds the flag --max-parallel to cmd.
@@ -321,8 +309,7 @@ func addMaxParallel(cmd *cobra.Command, n *int) {
 
 // addMaxCost adds the flag --max-cost to cmd.
 func addMaxCost(cmd *cobra.Command, u *limit.USD) {
-	v := value[limit.USD]{u, "dollars", limit.ParseUSD, shownUnlessZero(limit.USD.Decimal)}
-	cmd.Flags().Var(v, "max-cost", "maximum total cost of AI agents in US dollars; the job then stops and can "+
+	cmd.Flags().Var(value[limit.USD]{u, "dollars", limit.ParseUSD}, "max-cost", "maximum total cost of AI agents in US dollars; the job then stops and can "+
 		"be resumed with a higher limit")
 }
 
@@ -340,8 +327,7 @@ func poolFlag(at *jobs.Pool) pflag.Value {
 		}
 		return p, err
 	}
-	show := func(p jobs.Pool) string { return fmt.Sprintf("%s:%d", p.Name, p.Slots) }
-	return value[jobs.Pool]{at, "pool", parse, shownUnlessZero(show)}
+	return value[jobs.Pool]{at, "pool", parse}
 }
 
 // addErrorType adds the flag --type to cmd.

@@ -57,7 +57,7 @@ func namedFlag(at *string, empty string) pflag.Value {
 		}
 		return text, nil
 	}
-	return value[string]{at, "string", parse, asText}
+	return value[string]{at, "string", parse}
 }
 
 // find finds the broker by the flags, else the environment, else the configuration. Its URL is empty if there is none.

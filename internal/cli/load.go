@@ -37,9 +37,9 @@ type checked struct {
 // load reads the workflow at path, finds its settings and checks it as it would be run by c, in the current directory.
 // The error is a *workflow.InvalidError with all problems if the workflow is invalid.
 func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions, p settings.Purpose) (checked, error) {
-	source, err := os.ReadFile(path)
+	source, err := readNamed(path)
 	if err != nil {
-		return checked{}, refusef("%w", err)
+		return checked{}, err
 	}
 	return loadSource(ctx, path, source, c, o, p)
 }

@@ -27,8 +27,7 @@ import (
 
 // jobOptions are the flags of every command that runs a job.
 type jobOptions struct {
-	format term.Format
-	quiet  bool
+	quiet bool
 	// maxParallel is zero unless it was given.
 	maxParallel int
 	durability  events.Durability
@@ -79,8 +78,8 @@ const defaultGrace = 5 * time.Second
 const defaultMaxRetries = 3
 
 // add gives cmd the flags, those about the number of slots, what items print and a fleet included.
-func (o *jobOptions) add(cmd *cobra.Command) {
-	addFormat(cmd, &o.format, term.JSON)
+func (o *jobOptions) add(con *console, cmd *cobra.Command) {
+	addFormat(con, cmd, term.JSON)
 	o.addRunning(cmd, "")
 }
 
@@ -124,8 +123,8 @@ func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
 }
 
 // checkPrint refuses to mix what items print with the JSON of the outcome, which has stdout for itself.
-func (o *jobOptions) checkPrint() error {
-	if o.format == term.JSON && (o.print || o.keepOrder) {
+func (o *jobOptions) checkPrint(con *console) error {
+	if con.format == term.JSON && (o.print || o.keepOrder) {
 		return usagef("--print and --keep-order cannot be used with --json")
 	}
 	return nil
@@ -235,10 +234,10 @@ type metricsOptions struct {
 // add gives cmd the flags.
 func (o *metricsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(value[string]{&o.listen, "address", parseListen, asText}, "metrics",
+	f.Var(value[string]{&o.listen, "address", parseListen}, "metrics",
 		"serve Prometheus metrics at this address while the job runs, such as :9464 (127.0.0.1 unless a host "+
 			"is given); no authentication")
-	f.Var(value[string]{&o.file, "file", parseProm, asText}, "metrics-file",
+	f.Var(value[string]{&o.file, "file", parseProm}, "metrics-file",
 		"write Prometheus metrics to this .prom file, for node_exporter's textfile collector")
 }
 
@@ -323,11 +322,11 @@ func (o echoOptions) mode() term.EchoMode {
 }
 
 // checkEcho returns what is wrong with the flags that show what items print, together with others.
-func (o jobOptions) checkEcho() error {
+func (o jobOptions) checkEcho(con *console) error {
 	switch {
 	case (o.echo.tag || o.keepOrder) && o.echo.given == term.AtOnce:
 		return usagef("--tag and --keep-order cannot be used with --ungroup")
-	case o.echo.mode() != "" && (o.print || o.format == term.JSON):
+	case o.echo.mode() != "" && (o.print || con.format == term.JSON):
 		return usagef("--group, --line-buffer, --ungroup and --tag cannot be used with --print or --json")
 	}
 	return nil

@@ -80,7 +80,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		options:  o,
 		workflow: w,
 		results:  con.out,
-		screen:   newJobScreen(con.err, con.live && o.format != term.JSON, con.size),
+		screen:   newJobScreen(con.err, con.live && con.format != term.JSON, con.size),
 		lines:    newProgress(con, w),
 		job:      view.Resumed(errorpolicy.Metrics{}),
 	}
@@ -90,7 +90,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	if o.print || o.keepOrder {
 		p.echo = term.NewEcho(term.Grouped, o.keepOrder, con.out, con.raw)
 	}
-	if o.quiet || o.format == term.JSON {
+	if o.quiet || con.format == term.JSON {
 		p.results = io.Discard
 	}
 	p.con = con

@@ -33,14 +33,14 @@ func (o jobOptions) printing() *jobs.Printing {
 
 // printAsBefore takes over how the first run of a job printed what items print, unless flags say something else, and
 // finds out what is still to be printed of earlier runs: what they have not shown, or all of it with --keep-order.
-func (o *jobOptions) printAsBefore(place jobs.Job) error {
+func (o *jobOptions) printAsBefore(con *console, place jobs.Job) error {
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return err
 	}
 	if first := meta.Printing; first != nil {
 		o.joblog = first.Joblog
-		if o.format != term.JSON && o.echo.mode() == "" && !o.print && !o.keepOrder {
+		if con.format != term.JSON && o.echo.mode() == "" && !o.print && !o.keepOrder {
 			o.print, o.keepOrder = first.Print, first.KeepOrder
 			o.echo.usual, o.echo.tag = term.EchoMode(first.Mode), first.Tag
 			o.printsOn = true
@@ -190,7 +190,7 @@ func eachEnded(place jobs.Job, do func(job.Result) error) error {
 
 // printRest prints what is still to be printed of a completed job, and writes its joblog.
 func (o jobOptions) printRest(con *console, place jobs.Job) error {
-	err := o.printAsBefore(place)
+	err := o.printAsBefore(con, place)
 	if err == nil && o.joblog != "" {
 		err = writeJoblog(place, o.joblog)
 	}

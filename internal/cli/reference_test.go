@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"prodigy/internal/term"
 )
 
 // commandsOf returns the commands below root that are for people, in the order of the help.
@@ -31,7 +33,7 @@ func commandsOf(root *cobra.Command) []*cobra.Command {
 // documented returns the command tree as it is documented: without what the environment of the test says.
 func documented(t *testing.T) *cobra.Command {
 	t.Helper()
-	root := newRootCommand(&console{})
+	root := newRootCommand(&console{format: term.Human})
 	root.InitDefaultCompletionCmd()
 	root.DisableAutoGenTag = true
 	return root

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
-
-	"prodigy/internal/term"
 )
 
 // firstLevel is the table of the top-level commands, in the order of the help.
@@ -105,7 +103,7 @@ func addVersionFlag(con *console, root *cobra.Command) {
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if *asked {
-			return runVersion(con, term.Human)
+			return runVersion(con)
 		}
 		return help(cmd, args)
 	}

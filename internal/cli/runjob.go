@@ -121,9 +121,9 @@ func (o jobOptions) workflowOf(place jobs.Job) (*mapreduce.Replacement, *workflo
 	if err != nil {
 		return nil, nil, err
 	}
-	source, err := os.ReadFile(path)
+	source, err := readNamed(path)
 	if err != nil {
-		return nil, nil, refusef("%w", err)
+		return nil, nil, err
 	}
 	w, err := workflow.Parse(o.replacement, source, recordedOptions(meta))
 	return &mapreduce.Replacement{Workflow: w, Source: source, Path: path}, w, err
@@ -138,7 +138,7 @@ func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job,
 		return err
 	}
 	o.fleet = o.fleet.forWorkflow(w)
-	if err := errors.Join(o.printAsBefore(place), o.checkEcho(), o.fleet.check(con, w, o.quiet)); err != nil {
+	if err := errors.Join(o.printAsBefore(con, place), o.checkEcho(con), o.fleet.check(con, w, o.quiet)); err != nil {
 		return err
 	}
 	meta, err := place.ReadMeta()
@@ -187,8 +187,7 @@ func (o jobOptions) afterError(con *console, end finishedRun, err error) error {
 	if end.Job.ID == "" || end.State == "" {
 		return err
 	}
-	code := exitCode(err)
-	return cmp.Or(o.printOutcome(con, end, code), status(code))
+	return o.printOutcome(con, end, exitCode(err))
 }
 
 // outside has the outside told what c records, and changes c for that.

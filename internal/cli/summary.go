@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -77,12 +76,11 @@ func (e finishedRun) outcome(code int) outcome {
 
 // conclude prints how the job ended and returns the exit code as an error.
 func (o jobOptions) conclude(con *console, e finishedRun) error {
-	code := resultCode(e.Result, e.stop, o.partialOK)
-	return cmp.Or(o.printOutcome(con, e, code), status(code))
+	return o.printOutcome(con, e, resultCode(e.Result, e.stop, o.partialOK))
 }
 
 // printOutcome prints the failures and the summary on stderr, and the outcome on stdout with --json. With --quiet
-// people get nothing on success.
+// people get nothing on success. It returns the exit code as an error.
 func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 	if !o.quiet || code != exitOK {
 		e.printFailures(con)
@@ -91,10 +89,7 @@ func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 		}
 		e.print(con)
 	}
-	if o.format == term.JSON {
-		return term.PrintJSON(con.out, e.outcome(code))
-	}
-	return nil
+	return con.end(code, e.outcome(code))
 }
 
 // printFailures prints the failures of this run in groups, unless they were printed as they happened.
