@@ -368,7 +368,14 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 	if err := createWhole(o.save, source); err != nil {
 		return err
 	}
-	con.sayf("written; to run it: prodigy run %s --%s", quoted(o.save), o.echo.mode())
+	line := fmt.Sprintf("prodigy run %s --%s", quoted(o.save), o.echo.mode())
+	if o.keepOrder {
+		line += " --keep-order"
+	}
+	if o.echo.tag {
+		line += " --tag"
+	}
+	con.sayf("written; to run it: %s", line)
 	return nil
 }
 
