@@ -101,6 +101,11 @@ func (o *runOptions) runAll(ctx context.Context, con *console, paths []string) e
 		if err != nil {
 			return err
 		}
+		if !o.dryRun {
+			if _, err := o.findTools(w.Workflow, o.fleet.stepsHere(w.Workflow)); err != nil {
+				return err
+			}
+		}
 		if w.Map != nil && w.Map.Input.Stdin {
 			if stdin != "" {
 				return refusef("%s and %s both read items from stdin, which can only be read once", stdin, path)
