@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
@@ -469,7 +470,7 @@ type AgentEnd struct {
 	CostUSD *limit.USD `json:"cost_usd,omitempty"`
 
 	// The answer, of a step with a schema.
-	JSON json.RawMessage `json:"json,omitempty" log:"mask=Masked"`
+	JSON json.RawMessage `json:"json,omitempty" log:"mask,told"`
 
 	// There were secrets in JSON, so a resume cannot use it.
 	Masked bool `json:"masked,omitempty"`
@@ -681,7 +682,7 @@ type AgentFailed struct {
 	Commit string `json:"commit,omitempty"`
 
 	// With ErrorType merge_conflict, MaxConflicts at most.
-	Conflicts []Conflict `json:"conflicts,omitempty" log:"max=20"`
+	Conflicts []Conflict `json:"conflicts,omitempty" log:"few"`
 
 	// With action retry: the next attempt resolves the conflict of Commit.
 	Resolve bool `json:"resolve,omitempty"`
@@ -1433,8 +1434,7 @@ func checkAction(e AgentFailed) error {
 
 // checkPhase returns an error for a phase that no job has.
 func checkPhase(name string) error {
-	switch name {
-	case "setup", "map", "reduce", "merge":
+	if check.Among("setup map reduce merge", name) {
 		return nil
 	}
 	return fmt.Errorf("unknown phase %q", name)

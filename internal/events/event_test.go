@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
@@ -295,6 +297,23 @@ func TestNoFieldIsCalledLikeAKeyOfTheHead(t *testing.T) {
 			key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if slices.Contains([]string{"", "seq", "time", "job_id", "correlation_id", "type", "crc"}, key) {
 				t.Errorf("%s.%s has the key %q", TypeOf(e), field.Name, key)
+			}
+		}
+	}
+}
+
+// A word that the plan does not know would do nothing.
+func TestEveryWordOfATagIsKnown(t *testing.T) {
+	for _, file := range []string{"event.go", "parts.go", "fingerprint.go", "rates.go"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tag := range regexp.MustCompile(`log:"([^"]+)"`).FindAllSubmatch(data, -1) {
+			for word := range strings.SplitSeq(string(tag[1]), ",") {
+				if !check.Among("mask told clip tail few given early", word) {
+					t.Errorf("%s: unknown word %q in a tag", file, word)
+				}
 			}
 		}
 	}

@@ -123,9 +123,8 @@ func checkPlace(f file) error {
 	return nil
 }
 
-// openNewest opens the last of files for appending behind record last, less its torn last line, and returns
-// how much was cut off.
-func openNewest(files []string, last int64) (*os.File, int64, error) {
+// openNewest opens the last of files for appending behind record last, less its torn last line.
+func openNewest(files []string, last int64) (*os.File, error) {
 	before, newest := files[:len(files)-1], files[len(files)-1]
 	if jobs.IsPacked(newest) {
 		// A file behind it is begun.
@@ -134,16 +133,15 @@ func openNewest(files []string, last int64) (*os.File, int64, error) {
 			err = checkLast(newest, seq, last)
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		f, err := createFile(nextPath(filepath.Dir(newest), newest, time.Time{}))
-		return f, 0, err
+		return createFile(nextPath(filepath.Dir(newest), newest, time.Time{}))
 	}
 	f, err := os.OpenFile(newest, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	seq, cut, err := repair(f)
+	seq, _, err := repair(f)
 	if err == nil && seq == 0 && len(before) > 0 {
 		seq, err = lastSeq(before[len(before)-1])
 	}
@@ -151,9 +149,9 @@ func openNewest(files []string, last int64) (*os.File, int64, error) {
 		err = checkLast(newest, seq, last)
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
+		return nil, errors.Join(err, f.Close())
 	}
-	return f, cut, nil
+	return f, nil
 }
 
 func checkLast(path string, seq, last int64) error {
@@ -202,7 +200,7 @@ func repair(f *os.File) (seq, cut int64, err error) {
 
 // lastSeq returns the number of the last record in the file at path, which is not the newest.
 func lastSeq(path string) (seq int64, err error) {
-	for l, err := range scanFile(path, false, new(seals)) {
+	for l, err := range scanFile(path, behind{}, false, new(seals)) {
 		if err != nil {
 			return 0, err
 		}

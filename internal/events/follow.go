@@ -222,7 +222,8 @@ func (f *follower) rewind() error {
 	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
 		return fmt.Errorf("follow the event log: %w", err)
 	}
-	f.lines.reset(f.number)
+	f.lines.in.Reset(f.file)
+	f.lines.number = f.number
 	return nil
 }
 

@@ -44,7 +44,6 @@ type Options struct {
 type Log struct {
 	jobID   string
 	options Options
-	torn    int64
 	wake    chan struct{} // holds one: there is something for the writer to look at
 	failed  chan struct{}
 	group   errgroup.Group // the writer, and what compresses the files that it leaves
@@ -65,24 +64,25 @@ type Log struct {
 
 // Create starts the log of job jobID in directory dir, in a new file events-{timestamp}.jsonl. A directory
 // that has a log already is refused.
-func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
+func Create(dir, jobID string, now time.Time, o Options) (_ *Log, err error) {
+	defer wrap(&err, "create the event log")
 	files, err := logFiles(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("create the event log: %w", err)
+		return nil, err
 	}
 	if len(files) > 0 {
-		return nil, fmt.Errorf("create the event log: %s already exists", files[0])
+		return nil, fmt.Errorf("%s already exists", files[0])
 	}
 	if err := jobs.MakeDirs(dir); err != nil {
-		return nil, fmt.Errorf("create the event log: %w", err)
+		return nil, err
 	}
 	f, err := createFile(nextPath(dir, "", now))
 	if err != nil {
-		return nil, fmt.Errorf("create the event log: %w", err)
+		return nil, err
 	}
 	out, err := newOutput(f)
 	if err != nil {
-		return nil, fmt.Errorf("create the event log: %w", err)
+		return nil, err
 	}
 	return start(out, jobID, 0, o), nil
 }
@@ -90,7 +90,8 @@ func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
 // Open continues the log in dir behind record last: in its newest file, whose torn last line, if any, is cut
 // off first. It refuses a log that does not end with record last. What an earlier run left to be compressed
 // is compressed meanwhile.
-func Open(dir, jobID string, last int64, o Options) (*Log, error) {
+func Open(dir, jobID string, last int64, o Options) (_ *Log, err error) {
+	defer wrap(&err, "open the event log")
 	files, err := logFiles(dir)
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("not found in %s", dir)
@@ -99,18 +100,17 @@ func Open(dir, jobID string, last int64, o Options) (*Log, error) {
 		err = jobs.RemoveTemporary(dir, "events-")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the event log: %w", err)
+		return nil, err
 	}
-	f, cut, err := openNewest(files, last)
+	f, err := openNewest(files, last)
 	if err != nil {
-		return nil, fmt.Errorf("open the event log: %w", err)
+		return nil, err
 	}
 	out, err := newOutput(f)
 	if err != nil {
-		return nil, fmt.Errorf("open the event log: %w", err)
+		return nil, err
 	}
 	l := start(out, jobID, last, o)
-	l.torn = cut
 	l.group.Go(func() error { return compress(files[:len(files)-1]...) })
 	return l, nil
 }
@@ -127,9 +127,6 @@ func start(out output, jobID string, last int64, o Options) *Log {
 	l.group.Go(w.run)
 	return l
 }
-
-// Torn returns the number of bytes of an incomplete last line that Open cut off.
-func (l *Log) Torn() int64 { return l.torn }
 
 // Append numbers the event, stamps it with now and hands it to the writer. It blocks only while the writer is
 // far behind. The record it returns is what a reader of the log will see: texts are bounded and times
@@ -228,6 +225,13 @@ func (l *Log) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
+	}
+}
+
+// wrap says of an error what it was that failed.
+func wrap(err *error, what string) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", what, *err)
 	}
 }
 

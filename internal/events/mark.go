@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"iter"
 	"path/filepath"
 	"slices"
 
-	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -72,59 +70,34 @@ func from(dir string, m Mark) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		files, err := logFiles(dir)
 		if err != nil {
-			yield(line{}, fmt.Errorf("read the event log: %w", err))
+			yield(line{}, cannotRead(err))
 			return
 		}
 		at := slices.IndexFunc(files, func(path string) bool {
 			return filepath.Base(jobs.UnpackedName(path)) == m.File
 		})
-		if at < 0 {
-			yield(line{}, errNoMark)
+		number, err := 0, errNoMark
+		if at >= 0 {
+			number, err = m.number(files[at])
+		}
+		if err != nil {
+			yield(line{}, err)
 			return
 		}
-		last, sums := m.Seq-1, new(seals)
-		if m.readFile(files[at], at == len(files)-1, sums, func(l line, err error) bool {
-			if err == nil && l.seq != last+1 {
-				err = l.outOfTurn(last)
+		checked := false
+		inTurn(files[at:], behind{number - 1, m.Offset}, m.Seq-1, new(seals), func(l line, err error) bool {
+			if !checked && (err != nil || !bytes.Equal(m.Sum, sumOf(append(bytes.Clone(l.text), '\n')))) {
+				l, err = line{}, errNoMark
 			}
-			last = l.seq
+			checked = true
 			return yield(l, err) && err == nil
-		}) {
-			inTurn(files[at+1:], last, sums, yield)
-		}
+		})
 	}
-}
-
-// readFile yields the lines of the file from the one that is marked on. It returns false when the reading is over.
-func (m Mark) readFile(path string, newest bool, sums *seals, yield func(line, error) bool) bool {
-	number, err := m.number(path)
-	if err != nil {
-		yield(line{}, err)
-		return false
-	}
-	f, err := jobs.OpenPacked(path)
-	if err == nil {
-		defer check.Quietly(f.Close)
-		err = jobs.Skip(f, m.Offset)
-	}
-	if err != nil {
-		yield(line{}, fmt.Errorf("read the event log: %w", err))
-		return false
-	}
-	checked, lines := false, newLineReader(f, path, newest, sums)
-	lines.number = number - 1
-	return lines.lines(func(l line, err error) bool {
-		if !checked && (err != nil || l.seq != m.Seq || !bytes.Equal(m.Sum, sumOf(append(bytes.Clone(l.text), '\n')))) {
-			l, err = line{}, errNoMark
-		}
-		checked = true
-		return yield(l, err) && err == nil
-	})
 }
 
 // number returns the number of the line in the file at path that is marked: the records in a file are without gaps.
 func (m Mark) number(path string) (int, error) {
-	for l, err := range scanFile(path, false, new(seals)) {
+	for l, err := range scanFile(path, behind{}, false, new(seals)) {
 		if err != nil || l.seq > m.Seq {
 			break
 		}

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"math"
 	"reflect"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,9 +20,9 @@ import (
 //
 //	mask         a command may have printed it: secrets in it are masked, and what is not UTF-8 is replaced. Of a
 //	             map of JSON these are the values, of a map of counts the keys.
-//	mask=Masked  the same, and the field Masked of the same struct says whether there were any
+//	told         if there were secrets, the field Masked of the same struct says so
 //	clip, tail   the head or the end of a text is kept, up to MaxError or MaxTail
-//	max=20       a list is cut
+//	few          a list is cut to MaxConflicts
 //	given        the attempt that the event happens in says it
 //	early        of Fact: the event may come before its item has begun
 //
@@ -70,7 +70,7 @@ func compile(t reflect.Type) *plan {
 		omitted := strings.Contains(options, "omitempty")
 		switch f.Name {
 		case "Fact":
-			p.early = f.Tag.Get("log") == "early"
+			p.early = tagOf(f).says("early")
 			continue
 		case "ItemID":
 			p.id, p.optional = f.Index, omitted
@@ -84,7 +84,7 @@ func compile(t reflect.Type) *plan {
 		if f.Type.Kind() == reflect.Int && !omitted {
 			p.required = append(p.required, f)
 		}
-		given := tagOf(f).given
+		given := tagOf(f).says("given")
 		if given {
 			p.given = append(p.given, f)
 		}
@@ -96,7 +96,7 @@ func compile(t reflect.Type) *plan {
 			p.counts = append(p.counts, f)
 		}
 	}
-	p.mask, p.normal = masking.step(t, tag{}), rounding.step(t, tag{})
+	p.mask, p.normal = masking.step(t, ""), rounding.step(t, "")
 	return p
 }
 
@@ -131,39 +131,12 @@ func (s step) apply(e Event, m Masker) Event {
 	return e
 }
 
-// tag is the tag "log" of a field.
-type tag struct {
-	mask, clip, tail, given bool
-	masked                  string // name of the field that says whether there were secrets
-	most                    int    // entries of a list; 0 if it is not cut
-}
+// tag is the tag "log" of a field, words with commas between them.
+type tag string
 
-// tagOf reads the tag of a field. It panics if the tag has an unknown word.
-func tagOf(f reflect.StructField) (t tag) {
-	for word := range strings.SplitSeq(f.Tag.Get("log"), ",") {
-		name, value, _ := strings.Cut(word, "=")
-		switch name {
-		case "":
-		case "mask":
-			t.mask, t.masked = true, value
-		case "clip":
-			t.clip = true
-		case "tail":
-			t.tail = true
-		case "given":
-			t.given = true
-		case "max":
-			most, err := strconv.Atoi(value)
-			if err != nil {
-				panic("BUG: a list is cut to " + value)
-			}
-			t.most = most
-		default:
-			panic("BUG: the tag of " + f.Name + " says " + word)
-		}
-	}
-	return t
-}
+func tagOf(f reflect.StructField) tag { return tag(f.Tag.Get("log")) }
+
+func (t tag) says(word string) bool { return slices.Contains(strings.Split(string(t), ","), word) }
 
 // pass is what a step is for.
 type pass int
@@ -174,41 +147,39 @@ const (
 )
 
 // text returns how a pass changes a text with a tag; nil if it stays as it is.
-func (p pass) text(says tag) func(string, Masker) string {
+func (p pass) text(of tag) func(string, Masker) string {
 	switch {
-	case p == masking && says.mask:
+	case p == masking && of.says("mask"):
 		return func(s string, m Masker) string { return m.Text(s) }
 	case p == masking:
 		return nil
-	case says.clip:
+	case of.says("clip"):
 		return func(s string, _ Masker) string { return Clip(s, MaxError) }
-	case says.tail:
+	case of.says("tail"):
 		return func(s string, _ Masker) string { return ClipTail(s, MaxTail) }
-	case says.mask:
+	case of.says("mask"):
 		return func(s string, _ Masker) string { return valid(s) }
 	}
 	return nil
 }
 
 // step returns the step of a pass for values of type t.
-func (p pass) step(t reflect.Type, says tag) step {
-	change := p.text(says)
+func (p pass) step(t reflect.Type, of tag) step {
+	change := p.text(of)
 	switch {
 	case t == reflect.TypeFor[time.Time]() && p == rounding:
-		return roundedTime
+		return changed(written)
 	case t == reflect.TypeFor[Millis]() && p == rounding:
-		return roundedMillis
+		return changed(Millis.rounded)
 	case t == reflect.TypeFor[json.RawMessage]():
-		if p == masking && says.mask {
+		if p == masking && of.says("mask") {
 			return maskedJSON
 		}
 		return nil
 	case t.Kind() == reflect.Pointer:
-		return p.step(t.Elem(), says).behind()
-	case t.Kind() == reflect.Slice && p == masking:
-		return p.step(t.Elem(), says).each(0)
+		return p.step(t.Elem(), of).behind()
 	case t.Kind() == reflect.Slice:
-		return p.step(t.Elem(), says).each(says.most)
+		return p.step(t.Elem(), of).each(p == rounding && of.says("few"))
 	case t.Kind() == reflect.Struct:
 		return p.ofStruct(t)
 	case change == nil:
@@ -228,9 +199,9 @@ func (p pass) step(t reflect.Type, says tag) step {
 
 // fieldStep is the step of a field of a struct.
 type fieldStep struct {
-	field  int
-	step   step
-	masked []int // the field that says whether the step has changed anything; nil if none does
+	field int
+	step  step
+	told  bool // the field Masked says whether the step has changed anything
 }
 
 // ofStruct returns the step of a struct, which is those of its fields.
@@ -241,22 +212,9 @@ func (p pass) ofStruct(t reflect.Type) step {
 		if !f.IsExported() {
 			continue
 		}
-		says := tag{}
-		if !f.Anonymous {
-			says = tagOf(f)
+		if step := p.step(f.Type, tagOf(f)); step != nil {
+			fields = append(fields, fieldStep{i, step, p == masking && tagOf(f).says("told")})
 		}
-		of := fieldStep{field: i, step: p.step(f.Type, says)}
-		if of.step == nil {
-			continue
-		}
-		if says.masked != "" && p == masking {
-			said, ok := t.FieldByName(says.masked)
-			if !ok {
-				panic("BUG: " + t.Name() + " has no field " + says.masked)
-			}
-			of.masked = said.Index
-		}
-		fields = append(fields, of)
 	}
 	if len(fields) == 0 {
 		return nil
@@ -274,8 +232,8 @@ func (p pass) ofStruct(t reflect.Type) step {
 			}
 			changed = true
 			after.Field(f.field).Set(field)
-			if f.masked != nil {
-				after.FieldByIndex(f.masked).SetBool(true)
+			if f.told {
+				after.FieldByName("Masked").SetBool(true)
 			}
 		}
 		return after, changed
@@ -301,15 +259,15 @@ func (s step) behind() step {
 	}
 }
 
-// each makes a step of an entry one of a list, which is cut to its first entries unless most is 0.
-func (s step) each(most int) step {
-	if s == nil && most == 0 {
+// each makes a step of an entry one of a list, of which only the first MaxConflicts are kept if it is cut.
+func (s step) each(cut bool) step {
+	if s == nil && !cut {
 		return nil
 	}
 	return func(v reflect.Value, m Masker) (after reflect.Value, changed bool) {
 		after = v
-		if most > 0 && v.Len() > most {
-			after, changed = v.Slice3(0, most, most), true
+		if cut && v.Len() > MaxConflicts {
+			after, changed = v.Slice3(0, MaxConflicts, MaxConflicts), true
 		}
 		shared := true
 		for i := 0; s != nil && i < after.Len(); i++ {
@@ -367,23 +325,16 @@ func maskedJSON(v reflect.Value, m Masker) (reflect.Value, bool) {
 	return reflect.ValueOf(masked), !bytes.Equal(masked, v.Bytes())
 }
 
-// roundedTime makes a time what the log keeps of it.
-func roundedTime(v reflect.Value, _ Masker) (reflect.Value, bool) {
-	t := v.Interface().(time.Time)
-	rounded := written(t)
-	if rounded == t {
-		return v, false
+// changed makes a step of what becomes of a value.
+func changed[T comparable](change func(T) T) step {
+	return func(v reflect.Value, _ Masker) (reflect.Value, bool) {
+		was, _ := reflect.TypeAssert[T](v)
+		is := change(was)
+		if is == was {
+			return v, false
+		}
+		return reflect.ValueOf(is), true
 	}
-	return reflect.ValueOf(rounded), true
-}
-
-// roundedMillis makes a duration what the log keeps of it.
-func roundedMillis(v reflect.Value, _ Masker) (reflect.Value, bool) {
-	rounded := Millis(v.Int()).rounded()
-	if rounded == Millis(v.Int()) {
-		return v, false
-	}
-	return reflect.ValueOf(rounded), true
 }
 
 // Within returns e as an event of an attempt, whatever e itself says of the item, the attempt and the worker.

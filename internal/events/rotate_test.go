@@ -316,7 +316,7 @@ func (g *growing) Read(p []byte) (int, error) {
 
 func TestAReadErrorNamesFileAndLine(t *testing.T) {
 	s := newLineReader(iotest.ErrReader(fs.ErrPermission), "events-0.jsonl", true, new(seals))
-	s.reset(6)
+	s.number = 6
 	_, err := s.line()
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "events-0.jsonl:7") {
 		t.Errorf("got %v", err)

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func scan(dir string) iter.Seq2[line, error] {
 			yield(line{}, err)
 			return
 		}
-		inTurn(files, 0, new(seals), yield)
+		inTurn(files, behind{}, 0, new(seals), yield)
 	}
 }
 
@@ -40,16 +41,24 @@ func filesToRead(dir string) ([]string, error) {
 		err = fmt.Errorf("not found in %s: %w", dir, os.ErrNotExist)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the event log: %w", err)
+		return nil, cannotRead(err)
 	}
 	return files, nil
 }
 
-// inTurn yields the lines of the last files of a log, which go on behind record last. It returns early when
-// no more are wanted.
-func inTurn(files []string, last int64, sums *seals, yield func(line, error) bool) {
+func cannotRead(err error) error { return fmt.Errorf("read the event log: %w", err) }
+
+// behind is a place in a file that is read from there: behind so many lines and bytes.
+type behind struct {
+	lines  int
+	offset int64
+}
+
+// inTurn yields the lines of the last files of a log, from a place in the first of them, which go on behind record
+// last. It returns early when no more are wanted.
+func inTurn(files []string, at behind, last int64, sums *seals, yield func(line, error) bool) {
 	for i, path := range files {
-		for l, err := range scanFile(path, i == len(files)-1, sums) {
+		for l, err := range scanFile(path, at, i == len(files)-1, sums) {
 			if err == nil && l.seq != last+1 {
 				err = l.outOfTurn(last)
 			}
@@ -58,31 +67,36 @@ func inTurn(files []string, last int64, sums *seals, yield func(line, error) boo
 			}
 			last = l.seq
 		}
+		at = behind{}
 	}
 }
 
 // scanFile yields the lines of one file. Only the newest may end in a line that is none.
-func scanFile(path string, newest bool, sums *seals) iter.Seq2[line, error] {
+func scanFile(path string, at behind, newest bool, sums *seals) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		f, err := jobs.OpenPacked(path)
+		if err == nil {
+			defer check.Quietly(f.Close)
+		}
+		if err == nil && at.offset > 0 {
+			err = jobs.Skip(f, at.offset)
+		}
 		if err != nil {
-			yield(line{}, fmt.Errorf("read the event log: %w", err))
+			yield(line{}, cannotRead(err))
 			return
 		}
-		defer check.Quietly(f.Close)
-		newLineReader(f, path, newest, sums).lines(yield)
+		lines := newLineReader(f, path, newest, sums)
+		lines.number = at.lines
+		lines.lines(yield)
 	}
 }
 
-// lines yields the lines that are left. It returns false when the reading is over.
-func (s *lineReader) lines(yield func(line, error) bool) bool {
+// lines yields the lines that are left.
+func (s *lineReader) lines(yield func(line, error) bool) {
 	for {
 		l, err := s.line()
-		if err != nil && errors.Is(err, io.EOF) {
-			return true
-		}
-		if !yield(l, err) || err != nil {
-			return false
+		if errors.Is(err, io.EOF) || !yield(l, err) || err != nil {
+			return
 		}
 	}
 }
@@ -157,17 +171,15 @@ func (l *line) readSeq() error {
 	return err
 }
 
-// lineReader cuts the lines of a file, of any length, where they lie in what it has read.
+// lineReader reads the lines of a file, of any length.
 type lineReader struct {
 	path   string
 	newest bool // the file is that of its log
 	number int  // of the last line
 	sums   *seals
 
-	in   io.Reader
-	room []byte
-	held []byte // the part of room that has been read and not been given away
-	err  error  // that came with the last of it
+	in   *bufio.Reader
+	long []byte // a line that is larger than the buffer of in
 }
 
 // readSize is how much of a file is read at once.
@@ -176,12 +188,7 @@ const readSize = 64 << 10
 // newLineReader returns a reader of the lines of one file, whose path is for people. It checks their checksums
 // with sums, which goes from file to file.
 func newLineReader(in io.Reader, path string, newest bool, sums *seals) *lineReader {
-	return &lineReader{in: in, path: path, newest: newest, sums: sums, room: make([]byte, readSize)}
-}
-
-// reset continues after line number, at the present position of the input.
-func (s *lineReader) reset(number int) {
-	s.held, s.err, s.number = nil, nil, number
+	return &lineReader{in: bufio.NewReaderSize(in, readSize), path: path, newest: newest, sums: sums}
 }
 
 // place names the file and, when it is known, the line.
@@ -195,39 +202,6 @@ func (s *lineReader) place() string {
 // next returns a line without its newline. At the end of the input it returns what there is of an incomplete line and
 // io.EOF. It can be called again then: more may have come.
 func (s *lineReader) next() ([]byte, error) {
-	for searched := 0; ; {
-		if i := bytes.IndexByte(s.held[searched:], '\n'); i >= 0 {
-			end := searched + i
-			text := s.held[:end]
-			s.held = s.held[end+1:]
-			return text, nil
-		}
-		searched = len(s.held)
-		if err := s.fill(); err != nil {
-			text := s.held
-			s.held = nil
-			return text, err
-		}
-	}
-}
-
-// fill reads on behind what is held, which it moves to the beginning of the room, or into a larger one.
-func (s *lineReader) fill() error {
-	if s.err != nil {
-		err := s.err
-		s.err = nil
-		return err
-	}
-	room := s.room
-	if len(s.held) == len(room) {
-		room = make([]byte, 2*len(room))
-	}
-	kept := copy(room, s.held)
-	n, err := s.in.Read(room[kept:])
-	s.room, s.held = room, room[:kept+n]
-	if n > 0 {
-		s.err = err
-		return nil
-	}
-	return err
+	text, err := jobs.ReadLine(s.in, &s.long)
+	return bytes.TrimSuffix(text, []byte("\n")), err
 }

@@ -84,7 +84,7 @@ func TestEveryFlippedBitOfALogIsNoticed(t *testing.T) {
 		for bit := range 8 {
 			flipped := bytes.Clone(whole)
 			flipped[at] ^= 1 << bit
-			in := lineReader{in: bytes.NewReader(flipped), path: "log", newest: true, sums: new(seals), room: make([]byte, 2048)}
+			in := newLineReader(bytes.NewReader(flipped), "log", true, new(seals))
 			var got error
 			last := int64(0)
 			in.lines(func(l line, err error) bool {

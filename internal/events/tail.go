@@ -3,7 +3,6 @@ package events
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -51,12 +50,12 @@ func (f *filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
 		return f.lastOf(path, limit) // it has been compressed since
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the event log: %w", err)
+		return nil, cannotRead(err)
 	}
 	defer check.Quietly(file.Close)
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil, fmt.Errorf("read the event log: %w", err)
+		return nil, cannotRead(err)
 	}
 	b := backward{lines: lineReader{path: path}, file: file, begin: size, last: last}
 	return b.collect(f, limit)
@@ -65,7 +64,7 @@ func (f *filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
 // lastOf is newestOf for a file that can only be read from its beginning.
 func (f *filter) lastOf(path string, limit int) ([][]byte, error) {
 	kept := ring{size: limit}
-	for l, err := range scanFile(path, false, new(seals)) { // what follows in the next file has been checked
+	for l, err := range scanFile(path, behind{}, false, new(seals)) { // what follows in the next file has been checked
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +162,7 @@ func (b *backward) cut() (text []byte, whole bool, err error) {
 			return nil, false, io.EOF
 		}
 		if err := b.fill(); err != nil {
-			return nil, false, fmt.Errorf("read the event log: %w", err)
+			return nil, false, cannotRead(err)
 		}
 	}
 }

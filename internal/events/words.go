@@ -53,17 +53,8 @@ func (s Sentence) Named(item string) string { return "item " + item + " " + s.Te
 // Say returns what an event says. It knows nothing but the record: what an event means for an item or a job
 // that was in some state is said by whoever knows that state.
 func Say(r Record) Sentence {
-	for _, say := range []func(Record) Sentence{sayJob, sayRequest, sayHeld, sayAttempt, sayStep} {
-		if s := say(r); s.Text != "" {
-			return s
-		}
-	}
-	return Sentence{}
-}
-
-// sayJob speaks of runs, phases, and what belongs to the whole job.
-func sayJob(r Record) Sentence {
 	switch e := r.Event.(type) {
+	// Runs, phases, and what belongs to the whole job.
 	case JobStarted:
 		return Sentence{Text: "job started"}
 	case JobResumed:
@@ -92,28 +83,8 @@ func sayJob(r Record) Sentence {
 		if e.Worker > 0 {
 			return Sentence{Text: fmt.Sprintf("deleted the workspace of slot %d: %s", e.Worker, e.Reason)}
 		}
-	}
-	return Sentence{}
-}
 
-// itemsOf says what has become of the items of a job.
-func itemsOf(m errorpolicy.Metrics) string {
-	if m.TotalItems == 0 {
-		return "no items"
-	}
-	text := fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)
-	if m.Failed > 0 {
-		text += fmt.Sprintf(", %d failed", m.Failed)
-	}
-	if m.Skipped > 0 {
-		text += fmt.Sprintf(", %d skipped", m.Skipped)
-	}
-	return text
-}
-
-// sayRequest speaks of what people have asked of the job.
-func sayRequest(r Record) Sentence {
-	switch e := r.Event.(type) {
+	// What people have asked of the job.
 	case PauseRequested:
 		return Sentence{Grave: Odd, Text: "paused by " + e.By, Then: "; to continue: prodigy continue"}
 	case ContinueRequested:
@@ -130,13 +101,8 @@ func sayRequest(r Record) Sentence {
 		return Sentence{Text: "skip requested by " + e.By}
 	case RetryNowRequested:
 		return Sentence{Text: "retrying waiting items now, requested by " + e.By}
-	}
-	return Sentence{}
-}
 
-// sayHeld speaks of what holds back starts, or does so no more.
-func sayHeld(r Record) Sentence {
-	switch e := r.Event.(type) {
+	// What holds back starts, or does so no more.
 	case QuotaPaused:
 		wait := duration.Format(e.Until.Sub(r.Time).Round(time.Second))
 		return Sentence{Grave: Odd, Text: "agents of " + e.Gate() + " wait for " + wait}
@@ -163,27 +129,8 @@ func sayHeld(r Record) Sentence {
 		return Sentence{Who: breakerOf(e.Scope, e.Key), Text: "half-open, probing"}
 	case CircuitClosed:
 		return Sentence{Grave: Good, Who: breakerOf(e.Scope, e.Key), Text: "closed"}
-	}
-	return Sentence{}
-}
 
-// WorkflowScope is the scope of the breaker of the items, in the circuit events.
-const WorkflowScope = "workflow"
-
-// breakerOf names a circuit breaker for people.
-func breakerOf(scope, key string) string {
-	switch {
-	case key != "":
-		return "circuit breaker of " + key
-	case scope == WorkflowScope:
-		return "circuit breaker"
-	}
-	return "circuit breaker of step " + scope
-}
-
-// sayAttempt speaks of attempts and of dead letters.
-func sayAttempt(r Record) Sentence {
-	switch e := r.Event.(type) {
+	// Attempts and dead letters.
 	case AgentCompleted:
 		s := Sentence{Grave: Good, Who: attempt(e.Attempt), Text: "succeeded" + e.OnWorker() +
 			" after " + e.DurationMS.String()}
@@ -234,36 +181,8 @@ func sayAttempt(r Record) Sentence {
 			check.Counted(e.FailureCount, "failure")}
 	case DLQItemRemoved:
 		return Sentence{Grave: Good, Text: "removed from the dead letter queue: " + e.Reason}
-	}
-	return Sentence{}
-}
 
-// sayFailed speaks of a failed attempt, or of an item that was refused or left out without one.
-func sayFailed(e AgentFailed) Sentence {
-	s := Sentence{Grave: Bad}
-	if e.Action.RunsAgain() {
-		s.Grave = Odd
-	}
-	switch {
-	case e.Rejected():
-		s.Text = "rejected without running"
-	case e.AgentID == "" && e.Attempt == 0:
-		s.Text = "not run: " + e.Error
-	case e.AgentID == "":
-		s.Text = "not run again: " + e.Error
-	case e.ErrorType == retry.TypeSkipped:
-		s.Grave, s.Who, s.Text = Odd, attempt(e.Attempt), "was stopped"+e.OnWorker()+": "+e.Error
-	default:
-		took := e.DurationMS.String()
-		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", e.OnWorker(),
-			took, InStep(e.Step), e.Error)
-	}
-	return s
-}
-
-// sayStep speaks of steps, and of what runs in them.
-func sayStep(r Record) Sentence {
-	switch e := r.Event.(type) {
+	// Steps, and what runs in them.
 	case AgentProgress:
 		return Sentence{Text: fmt.Sprintf("step %s started (%d of %d)", e.Step, e.StepIndex+1, e.Steps)}
 	case AISessionStarted:
@@ -297,6 +216,58 @@ func sayStep(r Record) Sentence {
 		return Sentence{Grave: Bad, Who: "step " + e.Step, Text: text}
 	}
 	return Sentence{}
+}
+
+// itemsOf says what has become of the items of a job.
+func itemsOf(m errorpolicy.Metrics) string {
+	if m.TotalItems == 0 {
+		return "no items"
+	}
+	text := fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)
+	if m.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", m.Failed)
+	}
+	if m.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped", m.Skipped)
+	}
+	return text
+}
+
+// WorkflowScope is the scope of the breaker of the items, in the circuit events.
+const WorkflowScope = "workflow"
+
+// breakerOf names a circuit breaker for people.
+func breakerOf(scope, key string) string {
+	switch {
+	case key != "":
+		return "circuit breaker of " + key
+	case scope == WorkflowScope:
+		return "circuit breaker"
+	}
+	return "circuit breaker of step " + scope
+}
+
+// sayFailed speaks of a failed attempt, or of an item that was refused or left out without one.
+func sayFailed(e AgentFailed) Sentence {
+	s := Sentence{Grave: Bad}
+	if e.Action.RunsAgain() {
+		s.Grave = Odd
+	}
+	switch {
+	case e.Rejected():
+		s.Text = "rejected without running"
+	case e.AgentID == "" && e.Attempt == 0:
+		s.Text = "not run: " + e.Error
+	case e.AgentID == "":
+		s.Text = "not run again: " + e.Error
+	case e.ErrorType == retry.TypeSkipped:
+		s.Grave, s.Who, s.Text = Odd, attempt(e.Attempt), "was stopped"+e.OnWorker()+": "+e.Error
+	default:
+		took := e.DurationMS.String()
+		s.Who, s.Text = attempt(e.Attempt), fmt.Sprintf("failed%s after %s%s: %s", e.OnWorker(),
+			took, InStep(e.Step), e.Error)
+	}
+	return s
 }
 
 // sayUsage speaks of what a run of an AI agent has used.

@@ -107,16 +107,9 @@ func openStore(path string, flag int) (*Store, error) {
 func (s *Store) scan() error {
 	in := bufio.NewReaderSize(s.file, storeBuffer)
 	var sums jobs.SealedLines
-	var long []byte // the parts of a line that is larger than the buffer
+	var long []byte // a line that is larger than the buffer
 	for {
-		line, err := in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			long = append(long, line...)
-			continue
-		}
-		if len(long) > 0 {
-			line, long = append(long, line...), nil
-		}
+		line, err := jobs.ReadLine(in, &long)
 		if errors.Is(err, io.EOF) {
 			s.torn = len(line) > 0
 			return nil
@@ -160,15 +153,9 @@ func indexOf(line []byte) (index int, ok bool) {
 		return 0, false
 	}
 	rest, ok = bytes.CutPrefix(rest[end:], []byte(`","index":`))
-	if !ok {
-		return 0, false
-	}
-	digits := 0
-	for digits < len(rest) && digits < 18 && '0' <= rest[digits] && rest[digits] <= '9' {
-		index = index*10 + int(rest[digits]-'0')
-		digits++
-	}
-	return index, digits > 0
+	digits, _, ends := bytes.Cut(rest, []byte(","))
+	index, err := strconv.Atoi(string(digits))
+	return index, ok && ends && err == nil
 }
 
 // Holds returns a *DamagedError unless the store has exactly total items, the number in the log of the job.

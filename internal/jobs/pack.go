@@ -126,6 +126,23 @@ func Skip(in io.Reader, n int64) error {
 	return err
 }
 
+// ReadLine returns the next line with its end, which is good until the next read. One that is larger than the buffer of r
+// is collected in long. At the end of r it returns what there is of a line, and io.EOF.
+func ReadLine(r *bufio.Reader, long *[]byte) ([]byte, error) {
+	*long = (*long)[:0]
+	for {
+		text, err := r.ReadSlice('\n')
+		full := errors.Is(err, bufio.ErrBufferFull)
+		if full || len(*long) > 0 {
+			*long = append(*long, text...)
+			text = *long
+		}
+		if !full {
+			return text, err
+		}
+	}
+}
+
 // SkipLine reads up to the end of a line, however long it is, without keeping it. It returns how many bytes that are.
 func SkipLine(r *bufio.Reader) (int64, error) {
 	var n int64
