@@ -181,39 +181,39 @@ func isTrue(s setting) bool {
 
 // Check reports why a job cannot have workspaces, or what it begins with. It only reads. With allowDirty,
 // changes of tracked files are no reason: the job goes on without them.
-func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
+func Check(ctx context.Context, c Config, allowDirty bool) (start Start, err error) {
 	g := newGit(c)
 	if err := g.find(ctx); err != nil {
-		return Start{}, err
+		return start, err
 	}
 	user, err := g.inspect(ctx, c.Dir)
 	if err != nil {
-		return Start{}, err
+		return start, err
 	}
 	if user.head == "" {
-		return Start{}, errors.New("the repository has no commit yet, and workspaces start from one: commit first")
+		return start, errors.New("the repository has no commit yet, and workspaces start from one: commit first")
 	}
-	start := Start{Prefix: user.prefix, Base: user.head}
+	start.Prefix, start.Base = user.prefix, user.head
 	if want := c.Policy.Base; want != "" && want != "HEAD" {
 		if start.Base, err = user.commit(ctx, want); err != nil || start.Base == "" {
-			return Start{}, errors.Join(fmt.Errorf("workspace.base: commit %q not found", want), err)
+			return start, errors.Join(fmt.Errorf("workspace.base: commit %q not found", want), err)
 		}
 	}
 	branch, _, err := user.answer(ctx, "symbolic-ref", "--quiet", "HEAD")
 	if err != nil {
-		return Start{}, err
+		return start, err
 	}
 	start.Branch = strings.TrimPrefix(strings.TrimSpace(branch), "refs/heads/")
 	head, changes, err := user.state(ctx)
 	if err != nil {
-		return Start{}, err
+		return start, err
 	}
 	start.Checkout = kept(head, changes)
 	if start.Notices, err = unseen(changes, allowDirty); err != nil {
-		return Start{}, err
+		return start, err
 	}
 	if start.Files, start.Bytes, err = user.size(ctx, c.Policy.Sparse, start.Base); err != nil {
-		return Start{}, err
+		return start, err
 	}
 	return start, checkDisk(c, start.Bytes)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +23,7 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 		return d, fmt.Errorf("deliver the result: %w", err)
 	}
 	fetch := strings.Fields("fetch -q --no-tags --no-write-fetch-head --no-recurse-submodules")
-	into := append(fetch[:len(fetch):len(fetch)], s.hubDir(), "+"+headRef+":"+s.hiddenRef())
+	into := append(slices.Clip(fetch), s.hubDir(), "+"+headRef+":"+s.hiddenRef())
 	if err := s.user.do(ctx, into...); err != nil {
 		return d, fmt.Errorf("deliver the result to %s: %w", s.user.top, err)
 	}

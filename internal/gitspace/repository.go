@@ -155,15 +155,13 @@ func (s *Space) writeRepository(dir, borrowed string, own []setting) error {
 
 // formatSettings returns the settings that say how a repository is stored.
 func formatSettings(format string, partial bool) []setting {
-	version := "0"
-	if partial || format != "sha1" {
-		version = "1"
+	switch {
+	case format != "sha1":
+		return parseWords("core.repositoryformatversion=1 extensions.objectformat=" + format)
+	case partial:
+		return parseWords("core.repositoryformatversion=1")
 	}
-	first := []setting{{key: "core.repositoryformatversion", value: version}}
-	if format != "sha1" {
-		first = append(first, setting{key: "extensions.objectformat", value: format})
-	}
-	return first
+	return parseWords("core.repositoryformatversion=0")
 }
 
 // writeGitDir writes the files of a repository that borrows objects, if borrowed is not empty.

@@ -81,29 +81,29 @@ func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head,
 
 // Adopt makes a commit of the user's repository the work of an attempt: a resolution that a person made. A
 // *StateError says why it cannot be.
-func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt int) (Work, error) {
+func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt int) (w Work, err error) {
 	commit, err := s.user.commit(ctx, revision)
 	if err != nil || commit == "" {
-		return Work{}, stateErrorf("commit %[2]q not found in %[1]s", s.user.top, revision)
+		return w, stateErrorf("commit %[2]q not found in %[1]s", s.user.top, revision)
 	}
-	w := Work{Index: index, Attempt: attempt}
+	w.Index, w.Attempt = index, attempt
 	out, code, err := s.hub().answer(ctx, "merge-base", head, commit)
 	if err != nil {
-		return Work{}, err
+		return w, err
 	}
 	if code == 1 {
-		return Work{}, stateErrorf("%s shares no history with the job", revision)
+		return w, stateErrorf("%s shares no history with the job", revision)
 	}
 	if w.Base = strings.TrimSpace(out); w.Base == commit {
-		return Work{}, stateErrorf("%s is already part of the result: commit the resolution first", revision)
+		return w, stateErrorf("%s is already part of the result: commit the resolution first", revision)
 	}
 	if w.Changes, err = s.describe(ctx, w.Base, commit); err != nil {
-		return Work{}, err
+		return w, err
 	}
 	w.Commit = commit
 	// The objects are the user's, who may delete them. A fetch would borrow them, so they are packed.
 	if err := s.hub().pack(ctx, []string{w.Commit}, []string{s.record.Base}, s.packs()); err != nil {
-		return Work{}, err
+		return w, err
 	}
 	return w, s.hub().do(ctx, "update-ref", w.ref(), w.Commit)
 }

@@ -33,14 +33,14 @@ type verdict struct {
 // Merge merges a batch and verifies what came out. When that fails, both halves are merged and verified on
 // their own, until the work that is to blame is alone. Conflicts are found again with each half: they may have
 // been with work that is now left out.
-func (b *Batch) Merge(ctx context.Context, head string, work []Work) (Merged, error) {
+func (b *Batch) Merge(ctx context.Context, head string, work []Work) (out Merged, err error) {
 	all, err := b.Chain(ctx, head, work)
 	if err != nil || len(all.Items) == 0 || b.Verify == nil {
 		return all, err
 	}
 	v, err := b.verify(ctx, all.Head, all.Items)
 	if err != nil {
-		return Merged{}, err
+		return out, err
 	}
 	if v.outcome.Failure == nil {
 		return all, nil
@@ -50,24 +50,24 @@ func (b *Batch) Merge(ctx context.Context, head string, work []Work) (Merged, er
 		cut := slices.IndexFunc(work, func(w Work) bool { return w.ref() == middle.ref() })
 		first, err := b.Merge(ctx, head, work[:cut])
 		if err != nil {
-			return Merged{}, err
+			return out, err
 		}
-		out, err := b.Merge(ctx, first.Head, work[cut:])
+		out, err = b.Merge(ctx, first.Head, work[cut:])
 		if err != nil {
-			return Merged{}, err
+			return out, err
 		}
 		out.Items, out.Failed = append(first.Items, out.Items...), append(first.Failed, out.Failed...)
 		return out, nil
 	}
 	culprit := all.Items[0].Work
-	out := Merged{Head: head}
+	out.Head = head
 	if len(all.Failed) > 0 { // without the culprit they may have no conflict
 		rest := make([]Work, len(all.Failed))
 		for i, f := range all.Failed {
 			rest[i] = f.Work
 		}
 		if out, err = b.Merge(ctx, head, rest); err != nil {
-			return Merged{}, err
+			return out, err
 		}
 	}
 	out.Failed = append(out.Failed, Rejected{
@@ -80,7 +80,7 @@ func (b *Batch) Merge(ctx context.Context, head string, work []Work) (Merged, er
 
 // verify verifies a commit that has items merged. A commit is verified once: when the first half of a batch is
 // sound, the second half ends at the commit that has failed already.
-func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (verdict, error) {
+func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (v verdict, err error) {
 	if v, known := b.verified[commit]; known {
 		return v, nil
 	}
@@ -92,7 +92,7 @@ func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (
 	if err != nil {
 		return verdict{}, err
 	}
-	v := verdict{outcome: o, duration: time.Since(began)}
+	v = verdict{outcome: o, duration: time.Since(began)}
 	if b.verified == nil {
 		b.verified = map[string]verdict{}
 	}
