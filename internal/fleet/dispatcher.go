@@ -453,12 +453,6 @@ func (d *Dispatcher) Lost(now time.Time) []Loss {
 
 // Unassigned returns the attempts that no worker was given, in order.
 func (d *Dispatcher) Unassigned() []int64 {
-	var list []int64
-	for token := range d.flights {
-		if d.Waits(token) {
-			list = append(list, token)
-		}
-	}
-	slices.Sort(list)
-	return list
+	all := slices.Sorted(maps.Keys(d.flights))
+	return slices.DeleteFunc(all, func(token int64) bool { return !d.Waits(token) })
 }

@@ -32,7 +32,7 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 15
+const Protocol = 16
 
 // ErrRefused is what errors of Refusef are.
 var ErrRefused = errors.New("refused")
@@ -97,15 +97,13 @@ func ParseCredentials(data []byte) (Credentials, error) {
 			" in type fleet.Credentials", "", " into fleet.Credentials", "").Replace(err.Error())
 		return c, fmt.Errorf("not a prodigy credentials file: %s", why)
 	}
-	for _, r := range append(Roles(), OwnerRole) {
-		if c.Role == r {
-			if c.URL == "" {
-				return c, errors.New("not a prodigy credentials file: url is required")
-			}
-			return c, nil
-		}
+	switch {
+	case !slices.Contains(append(Roles(), OwnerRole), c.Role):
+		return c, fmt.Errorf("invalid role %q in the credentials file: must be coordinator, worker or observer", c.Role)
+	case c.URL == "":
+		return c, errors.New("not a prodigy credentials file: url is required")
 	}
-	return c, fmt.Errorf("invalid role %q in the credentials file: must be coordinator, worker or observer", c.Role)
+	return c, nil
 }
 
 // OwnerFile returns the path of the credentials of the owner of a broker on this machine, below a home. They are

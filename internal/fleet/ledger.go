@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"prodigy/internal/agent"
 )
 
 // Ledger is the account that a coordinator keeps of the attempts that are out: which report counts, what each worker is
@@ -58,11 +60,8 @@ type Ending struct {
 // LostAttempt is an attempt that was given up since its worker was silent. Its worker may come back and say how it
 // has ended.
 type LostAttempt struct {
-	Token    int64
-	ItemID   string
-	Index    int // of the item
-	Number   int
-	Instance string // that had it; empty if that is not known
+	agent.Attempt        // without what is large in it
+	Instance      string // that had it; empty if that is not known
 
 	recorded bool // its AgentLost is on disk
 }

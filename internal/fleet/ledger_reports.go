@@ -1,6 +1,10 @@
 package fleet
 
-import "time"
+import (
+	"time"
+
+	"prodigy/internal/agent"
+)
 
 // Verdict is what becomes of a report.
 type Verdict int
@@ -94,13 +98,15 @@ func (l *Ledger) End(e Ending) (Holder, bool) {
 }
 
 // Lose ends an attempt that is lost, and remembers it.
-func (l *Ledger) Lose(a LostAttempt, agentID string) (Holder, bool) {
-	h, ok := l.End(Ending{Token: a.Token, AgentID: agentID})
+func (l *Ledger) Lose(a *agent.Attempt) (Holder, bool) {
+	h, ok := l.End(Ending{Token: a.Token, AgentID: a.ID})
 	if !ok {
 		return h, false
 	}
-	a.Instance = h.Instance
-	l.lost[a.Token] = &a
+	lost := LostAttempt{Instance: h.Instance}
+	lost.ID, lost.CorrelationID, lost.JobID, lost.Phase = a.ID, a.CorrelationID, a.JobID, a.Phase
+	lost.ItemID, lost.ItemIndex, lost.Number, lost.Token = a.ItemID, a.ItemIndex, a.Number, a.Token
+	l.lost[a.Token] = &lost
 	l.order = append(l.order, a.Token)
 	if len(l.order) > mostLost {
 		delete(l.lost, l.order[0])

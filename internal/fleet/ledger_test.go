@@ -256,12 +256,17 @@ func (f *simFleet) writeDown() {
 	f.disk = nil
 }
 
+// attemptOf returns an attempt with a token.
+func attemptOf(token int64) *agent.Attempt {
+	return &agent.Attempt{ID: agentIDOf(token), Assignment: agent.Assignment{Token: token}}
+}
+
 // look ends what is lost at two looks.
 func (f *simFleet) look() {
 	lost := f.l.Lost(f.now)
 	for _, one := range lost {
 		if slices.Contains(f.suspect, one) {
-			if _, ok := f.l.Lose(LostAttempt{Token: one.Token}, agentIDOf(one.Token)); ok {
+			if _, ok := f.l.Lose(attemptOf(one.Token)); ok {
 				f.ended(simRecord{token: one.Token, lost: true}, false)
 			}
 		}
@@ -475,7 +480,7 @@ func TestLostAttemptsAreBounded(t *testing.T) {
 	l := NewLedger(time.Minute, time.Second, time.Now())
 	for token := range int64(3 * mostLost) {
 		l.Add(token)
-		l.Lose(LostAttempt{Token: token}, agentIDOf(token))
+		l.Lose(attemptOf(token))
 	}
 	if len(l.lost) != mostLost || len(l.order) != mostLost || l.lost[3*mostLost-1] == nil {
 		t.Errorf("%d and %d are remembered, want the last %d", len(l.lost), len(l.order), mostLost)

@@ -121,18 +121,18 @@ func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 		starts = append(starts, callArgs{Agent: r.Agent})
 	}
 	call(callReportAgent, "a", starts[0])
-	call(callReleaseAgent, "b", starts[1])
+	call(callRelease, "b", starts[1])
 	lose := func(after time.Duration) { c.releaseTickets(time.Now().Add(after)) }
 	lose(50 * time.Second)
 	c.state.workers.of("a").heard = time.Now().Add(time.Hour)
 	lose(2 * time.Minute)
 	lose(3 * time.Minute)
 	call(callReportAgent, "b", starts[2])
-	call(callReleaseAgent, "b", starts[2])
+	call(callRelease, "b", starts[2])
 	before := starts[3] // a coordinator before may have given one with the same ID: nothing of it is open here
 	before.Agent.Owner = "another"
 	call(callReportAgent, "a", before)
-	call(callReleaseAgent, "a", before)
+	call(callRelease, "a", before)
 	call(callReportAgent, "a", starts[3])
 	if want := []int64{1, -1, 4}; !slices.Equal(h.reported, want) {
 		t.Errorf("reported: %v, want %v", h.reported, want)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -49,20 +48,19 @@ type callResult struct {
 }
 
 const (
-	callAdmitStep    = "admit_step"
-	callReportStep   = "report_step"
-	callReleaseStep  = "release_step"
-	callStepTurn     = "step_turn"
-	callAdmitAgent   = "admit_agent"
-	callReportAgent  = "report_agent"
-	callReleaseAgent = "release_agent"
-	callAgentCost    = "agent_cost"
-	callRecordUsage  = "record_usage"
-	callUnmasked     = "unmasked"
-	callPack         = "pack"
-	callShared       = "shared"
-	callSendAgain    = "send_again"
-	callSecrets      = "secrets"
+	callAdmitStep   = "admit_step"
+	callReportStep  = "report_step"
+	callStepTurn    = "step_turn"
+	callAdmitAgent  = "admit_agent"
+	callReportAgent = "report_agent"
+	callRelease     = "release"
+	callAgentCost   = "agent_cost"
+	callRecordUsage = "record_usage"
+	callUnmasked    = "unmasked"
+	callPack        = "pack"
+	callShared      = "shared"
+	callSendAgain   = "send_again"
+	callSecrets     = "secrets"
 )
 
 // callID names a call: each worker numbers its own.
@@ -182,37 +180,31 @@ var (
 // invoke makes the call of a worker. A start that is admitted is kept until the worker reports or releases it: then
 // nothing happens if the start was given back meanwhile, such as that of a worker that was taken for lost.
 func (c *coordinator) invoke(q fleet.Call) (any, error) {
-	if q.Method == callSecrets {
-		return c.c.Secrets, nil
-	}
 	var a callArgs
 	if err := json.Unmarshal(q.Args, &a); err != nil {
 		return nil, err
 	}
-	fleet.Shift(&a, c.offset(q.From, nil))
+	fleet.Shift(&a, c.offset(q.From))
 	f := c.flightOf(q.Token)
-	step, start := stepTicket(a.Breaker, a.Step), c.ours(a.Agent)
+	start := c.ours(a.Agent)
 	switch q.Method {
+	case callSecrets:
+		return c.c.Secrets, nil
 	case callAdmitStep:
 		t, refused, err := c.host.AdmitStep(c.life, a.Breaker)
 		if err == nil && refused == "" {
-			c.keep(q.From, stepTicket(a.Breaker, t), func() { c.host.ReleaseStep(a.Breaker, t) })
+			c.keep(q.From, callArgs{Breaker: a.Breaker, Step: t}, func() { c.host.ReleaseStep(a.Breaker, t) })
 		}
 		return callResult{Step: t, Refused: refused}, err
 	case callReportStep:
 		var shut time.Duration
-		if c.drops(q.From, step) {
+		if c.drops(q.From, a) != nil {
 			shut = c.host.ReportStep(a.Breaker, a.Step, a.Success)
 		}
 		return callResult{Shut: shut}, nil
-	case callReleaseStep:
-		if c.drops(q.From, step) {
-			c.host.ReleaseStep(a.Breaker, a.Step)
-		}
-		return nil, nil
-	case callReleaseAgent:
-		if c.drops(q.From, agentTicket(start.ID)) {
-			c.host.ReleaseAgent(start)
+	case callRelease:
+		if release := c.drops(q.From, a); release != nil {
+			release()
 		}
 		return nil, nil
 	case callAgentCost:
@@ -236,13 +228,13 @@ func (c *coordinator) invoke(q fleet.Call) (any, error) {
 		if err != nil {
 			return nil, c.broke(f, err)
 		}
-		if refusal == nil {
-			c.keep(q.From, agentTicket(t.ID), func() { c.host.ReleaseAgent(t) })
-		}
 		t.Owner = c.owner
+		if refusal == nil {
+			c.keep(q.From, callArgs{Agent: t}, func() { c.host.ReleaseAgent(t) })
+		}
 		return callResult{Agent: t, Refusal: refusal}, nil
 	case callReportAgent:
-		if start.ID >= 0 && !c.drops(q.From, agentTicket(start.ID)) {
+		if start.ID >= 0 && c.drops(q.From, a) == nil {
 			return nil, nil
 		}
 		again, err := c.host.ReportAgent(f.Attempt, start, a.Failure, a.Use)
@@ -278,33 +270,34 @@ func (c *coordinator) flightOf(token int64) (f *flight) {
 }
 
 // keep keeps a start of a worker, so that it is given back when the worker is lost.
-func (c *coordinator) keep(instance, name string, release func()) {
+func (c *coordinator) keep(instance string, of callArgs, release func()) {
 	c.turn(func(s *jobState) {
 		s.workers.of(instance).heard = time.Now()
-		s.calls.tickets[instance] = append(s.calls.tickets[instance], ticket{name, release})
+		s.calls.tickets[instance] = append(s.calls.tickets[instance], ticket{of.start(), release})
 	})
 }
 
-// drops forgets a start of a worker. It reports false if this coordinator has not admitted it: one before did.
-func (c *coordinator) drops(instance, name string) (had bool) {
+// drops forgets a start of a worker, and returns what gives it back. It returns nil if this coordinator has not
+// admitted the start: one before did.
+func (c *coordinator) drops(instance string, of callArgs) (release func()) {
+	name := of.start()
 	c.turn(func(s *jobState) {
 		list := s.calls.tickets[instance]
-		i := slices.IndexFunc(list, func(t ticket) bool { return t.name == name })
-		if had = i >= 0; had {
+		if i := slices.IndexFunc(list, func(t ticket) bool { return t.name == name }); i >= 0 {
+			release = list[i].release
 			s.calls.tickets[instance] = slices.Delete(list, i, i+1)
 		}
 	})
-	return had
+	return release
 }
 
-// stepTicket returns the name of a start of a step, for keep and drops. A breaker that is closed gives many starts of
-// one name, which are counted each.
-func stepTicket(b agent.StepBreaker, t limit.Ticket) string {
-	return string(encoded(callArgs{Breaker: b, Step: t}))
+// start returns the name of the start that a call is about, of a step or of an AI agent. A breaker that is closed
+// gives many starts of one name, which are counted each.
+func (a callArgs) start() string {
+	return string(encoded(callArgs{
+		Breaker: a.Breaker, Step: a.Step, Agent: agent.AgentTicket{ID: a.Agent.ID, Owner: a.Agent.Owner},
+	}))
 }
-
-// agentTicket returns the name of a start of an AI agent, for keep and drops.
-func agentTicket(id int64) string { return "agent " + strconv.FormatInt(id, 10) }
 
 // ours returns a ticket of an agent as the host knows it. Of one that a coordinator before gave, nothing is kept any
 // more.
@@ -329,7 +322,7 @@ func (c *coordinator) recordUsage(q fleet.Call, f *flight, args callArgs) error 
 	} else {
 		c.turn(func(s *jobState) {
 			if lost := s.ledger.LostOf(q.Token, q.From); lost != nil {
-				a = lostAttempt(*lost, c.jobID)
+				a = &lost.Attempt
 			}
 			left = s.ledger.Left(q.Token)
 		})

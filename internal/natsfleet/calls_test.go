@@ -76,7 +76,9 @@ func TestTheCostOfAnAttemptThatWasGivenUpIsRecorded(t *testing.T) {
 	c.turn(func(s *jobState) {
 		s.ledger.Add(7)
 		assign(t, s.ledger, "A-1", 1, 7)
-		s.ledger.Lose(fleet.LostAttempt{Token: 7, ItemID: "item_1", Index: 1, Number: 2}, "job/item_1/2")
+		s.ledger.Lose(&agent.Attempt{
+			ID: "job/item_1/2", Assignment: agent.Assignment{ItemID: "item_1", ItemIndex: 1, Number: 2, Token: 7},
+		})
 	})
 	line, err := events.Encode(events.Record{Seq: 1, JobID: "job", Event: events.AgentUsage{ItemID: "item_9", ItemIndex: 9, AgentID: "job/item_9/1", Step: "agent"}})
 	if err != nil {

@@ -86,7 +86,7 @@ func TestTimesOfAWorkerAreMovedToTheClockOfTheCoordinator(t *testing.T) {
 			c.receive(&nats.Msg{Subject: upSubject(instance, c.key), Data: encoded(u)})
 		}
 		say(list[:2]...)
-		c.keep(instance, "agent 5", func() {})
+		c.keep(instance, callArgs{Agent: agent.AgentTicket{ID: 5, Owner: c.owner}}, func() {})
 		q := fleet.Call{ID: instance, Method: callReportAgent, Token: a.Token, From: instance, Args: encoded(callArgs{
 			Agent: agent.AgentTicket{ID: 5, Owner: c.owner}, Failure: failure, Use: ai.LimitUse{Reset: at},
 		})}

@@ -325,8 +325,7 @@ func (h *brokerConn) until(ctx context.Context, do func(ctx context.Context) err
 		defer cancel()
 		return do(ctx)
 	}, func(err error) bool {
-		return !errors.Is(err, jetstream.ErrJetStreamNotEnabled) &&
-			!errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
+		return !isAny(err, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount)
 	})
 	if err == nil {
 		return nil
@@ -337,11 +336,14 @@ func (h *brokerConn) until(ctx context.Context, do func(ctx context.Context) err
 // leaderless reports whether an error may be over in a moment: nobody has answered, who did has no leader to ask, or
 // the connection is being made again.
 func leaderless(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code == 503 || errors.Is(err, nats.ErrNoResponders) ||
-		errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
-		errors.Is(err, errLostConnection) || errors.Is(err, context.DeadlineExceeded)
+	api, answered := errors.AsType[*jetstream.APIError](err)
+	return answered && api.Code == 503 || isAny(err, nats.ErrNoResponders, nats.ErrTimeout,
+		jetstream.ErrNoStreamResponse, nats.ErrReconnectBufExceeded, errLostConnection, context.DeadlineExceeded)
+}
+
+// isAny reports whether an error is one of several.
+func isAny(err error, of ...error) bool {
+	return slices.ContainsFunc(of, func(one error) bool { return errors.Is(err, one) })
 }
 
 // ensureStreams makes the stream and the buckets of a fleet, unless they are there. In a cluster three brokers keep

@@ -389,15 +389,13 @@ func (c *coordinator) endAll(ctx context.Context) {
 	}
 	c.setStop(how)
 	pause(c.life, c.c.Grace+patience)
-	c.turn(func(s *jobState) { s.leave(func(f *flight) bool { return f.of == ctx }) })
+	c.turn(func(s *jobState) { s.leave(ctx) })
 }
 
-func anyFlight(*flight) bool { return true }
-
-// leave leaves some attempts to the run after this one.
-func (s *jobState) leave(which func(*flight) bool) {
+// leave leaves attempts to the run after this one: those that were submitted with a context, or all if it is nil.
+func (s *jobState) leave(of context.Context) {
 	for token, f := range s.flights {
-		if which(f) {
+		if of == nil || f.of == of {
 			delete(s.flights, token)
 			s.ledger.Leave(token)
 			f.cancel()

@@ -152,8 +152,7 @@ func (c *coordinator) provided(ctx context.Context, do func(ctx context.Context)
 
 // isMissing reports whether an error is that the broker does not have what a fleet needs.
 func isMissing(err error) bool {
-	return errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
-		errors.Is(err, jetstream.ErrConsumerNotFound)
+	return isAny(err, jetstream.ErrBucketNotFound, jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound)
 }
 
 // ensureConsumer makes what the broker needs for the job, unless it is there, and says once that the broker has lost

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	jsonv1 "github.com/go-json-experiment/json/v1"
@@ -41,7 +40,7 @@ func (c *coordinator) receive(m *nats.Msg) {
 	for _, r := range u.Reports {
 		r.Holder.Instance, r.Holder.Node = u.Instance, u.Node
 		if r.V == fleet.Protocol {
-			c.report(r, nil)
+			c.report(r)
 		}
 	}
 	if u.Refuses != "" {
@@ -98,13 +97,9 @@ func (c *coordinator) stored(m jetstream.Msg) {
 // it is passed on. Without that it would do so only after a lease, and say meanwhile that it has delivered all.
 const relayRetry = 100 * time.Millisecond
 
-// report takes what a worker says of an attempt. m is the message of a report that was left with the broker, or nil.
-func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
-	var msgs []jetstream.Msg
-	if m != nil {
-		msgs = append(msgs, m)
-	}
-	offset := c.offset(r.Holder.Instance, m)
+// report takes what a worker says of an attempt. msgs has the message of a report that was left with the broker.
+func (c *coordinator) report(r fleet.Report, msgs ...jetstream.Msg) {
+	offset := c.offset(r.Holder.Instance, msgs...)
 	var verdict fleet.Verdict
 	var pass func() // passes on what happened inside the attempt
 	c.turn(func(s *jobState) {
@@ -141,7 +136,7 @@ func (c *coordinator) report(r fleet.Report, m jetstream.Msg) {
 	})
 	switch verdict {
 	case fleet.Later:
-		if m != nil { // else its worker repeats it
+		for _, m := range msgs { // without one its worker repeats it
 			_ = m.NakWithDelay(relayRetry)
 		}
 		return
@@ -221,19 +216,19 @@ func (c *coordinator) endWithResults(f *flight, r fleet.Report, by fleet.Ending,
 	c.turn(func(s *jobState) { c.endFlight(s, by, e) })
 }
 
-// offset returns what is to be added to the times in what a worker says. m is the message of a report that was left
-// with the broker: when nothing else is heard of the worker, the time that it was there is added too.
-func (c *coordinator) offset(instance string, m jetstream.Msg) (offset time.Duration) {
+// offset returns what is to be added to the times in what a worker says. msgs has the message of a report that was
+// left with the broker: when nothing else is heard of the worker, the time that it was there is added too.
+func (c *coordinator) offset(instance string, msgs ...jetstream.Msg) (offset time.Duration) {
 	heard := false
 	c.turn(func(s *jobState) {
 		if w := s.workers[instance]; w != nil {
 			offset, heard = w.offset, !w.heard.IsZero()
 		}
 	})
-	if heard || m == nil {
+	if heard || len(msgs) == 0 {
 		return offset
 	}
-	sent, err := time.Parse(time.RFC3339Nano, m.Headers().Get(nowHeader))
+	sent, err := time.Parse(time.RFC3339Nano, msgs[0].Headers().Get(nowHeader))
 	if err != nil {
 		return 0
 	}
@@ -286,21 +281,10 @@ func (c *coordinator) dropped(r fleet.Report, why string) {
 		"remove its credentials (prodigy fleet remove)", r.Holder.Node, why)
 }
 
-// lostAttempt returns what events of an attempt that was given up name.
-func lostAttempt(l fleet.LostAttempt, job string) *agent.Attempt {
-	a := &agent.Attempt{
-		JobID: job, CorrelationID: job + "/" + l.ItemID, Phase: "map",
-		Assignment: agent.Assignment{ItemID: l.ItemID, ItemIndex: l.Index, Number: l.Number, Token: l.Token},
-	}
-	a.ID = a.CorrelationID + "/" + strconv.Itoa(l.Number)
-	return a
-}
-
 // emitLate records the end of an attempt that was given up before.
 func (c *coordinator) emitLate(l fleet.LostAttempt, r fleet.Report) {
-	a := lostAttempt(l, c.jobID)
 	e := events.AgentEndedLate{
-		AttemptID: a.AttemptID(), Token: l.Token,
+		AttemptID: l.AttemptID(), Token: l.Token,
 		Node: r.Holder.Node, Slot: r.Holder.Slot,
 	}
 	switch {
@@ -316,7 +300,7 @@ func (c *coordinator) emitLate(l fleet.LostAttempt, r fleet.Report) {
 	if r.Outcome != nil && r.Kind == fleet.Ended {
 		e.DurationMS = events.Millis(r.Outcome.Duration)
 	}
-	c.host.Emit(a, e)
+	c.host.Emit(&l.Attempt, e)
 }
 
 // progress hears which step an attempt is at.
@@ -371,8 +355,7 @@ func (c *coordinator) endFlight(s *jobState, by fleet.Ending, e flightEnd) bool 
 	lost, isLost := errors.AsType[*agent.LostError](e.err)
 	var h fleet.Holder
 	if isLost && by.Instance == "" {
-		lost := fleet.LostAttempt{Token: f.Token, ItemID: f.ItemID, Index: f.ItemIndex, Number: f.Number}
-		h, _ = s.ledger.Lose(lost, f.ID)
+		h, _ = s.ledger.Lose(f.Attempt)
 	} else {
 		h, _ = s.ledger.End(by)
 	}

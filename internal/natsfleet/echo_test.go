@@ -108,16 +108,16 @@ func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
-		c.report(fleet.Report{Token: 1, Index: 1, Holder: w, Kind: fleet.Echoed, Echo: &fleet.Echo{Command: 1, Data: []byte("some")}}, nil)
+		c.report(fleet.Report{Token: 1, Index: 1, Holder: w, Kind: fleet.Echoed, Echo: &fleet.Echo{Command: 1, Data: []byte("some")}})
 	}()
 	<-echo.writes
 	end := fleet.Report{Token: 1, Index: 2, Holder: w, Kind: fleet.Ended, Outcome: &agent.Outcome{}}
-	if c.report(end, nil); ended {
+	if c.report(end); ended {
 		t.Error("the end came first")
 	}
 	close(echo.open)
 	<-shown
-	if c.report(end, nil); !ended {
+	if c.report(end); !ended {
 		t.Error("the end was not taken")
 	}
 }

@@ -229,7 +229,7 @@ func (w *worker) cached(ctx context.Context, j *workerJob, f fleet.File) (string
 		return "", err
 	}
 	err = w.fetchFile(ctx, f, part)
-	if errors.Is(err, errObjectGone) || errors.Is(err, errNotSent) {
+	if isAny(err, errObjectGone, errNotSent) {
 		asking, cancel := context.WithTimeout(ctx, 30*time.Second) // other jobs wait for the cache
 		if w.ask(asking, j, callSendAgain, 0, callArgs{Name: f.Path}, new(callResult)) == nil {
 			err = w.fetchFile(ctx, f, part)
@@ -291,7 +291,7 @@ func pruneOldest(dir string, most int64, inUse func(name string) bool) error {
 func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a agent.Attempt,
 	o *agent.Outcome,
 ) ([]fleet.File, error) {
-	if w.entry(h.job).Files == "" || x.produces == nil || o.Failure != nil {
+	if x.produces == nil || o.Failure != nil {
 		return nil, nil
 	}
 	fail := func(err error) {

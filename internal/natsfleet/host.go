@@ -233,15 +233,15 @@ func (h *workerHost) ReportStep(b agent.StepBreaker, t limit.Ticket, success boo
 
 // ReleaseStep does not wait: a coordinator that is away has forgotten the start.
 func (h *workerHost) ReleaseStep(b agent.StepBreaker, t limit.Ticket) {
-	h.release(callReleaseStep, callArgs{Breaker: b, Step: t})
+	h.release(callArgs{Breaker: b, Step: t})
 }
 
 // release gives a start back without waiting. The coordinator gets a lease to answer.
-func (h *workerHost) release(method string, args callArgs) {
+func (h *workerHost) release(args callArgs) {
 	go func() {
 		ctx, cancel := context.WithTimeout(h.life, h.entry(h.job).Lease)
 		defer cancel()
-		_, _ = h.call(ctx, method, 0, args)
+		_, _ = h.call(ctx, callRelease, 0, args)
 	}()
 }
 
@@ -299,7 +299,7 @@ func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent
 
 // ReleaseAgent gives a start back without waiting.
 func (h *workerHost) ReleaseAgent(t agent.AgentTicket) {
-	h.release(callReleaseAgent, callArgs{Agent: t})
+	h.release(callArgs{Agent: t})
 }
 
 // ask makes a call of the coordinator of a job, until it answers or ctx ends.

@@ -69,15 +69,15 @@ func TestTheEndOfAnAttemptThatWasGivenUpIsToldOnce(t *testing.T) {
 		giveUp(c, token+1, true)
 	}
 	for range 3 {
-		c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{}), nil)
-		c.report(endOf("a", 2, fleet.Ended, &agent.Outcome{Failure: &agent.Failure{}}), nil)
-		c.report(endOf("a", 3, fleet.Placed, nil), nil)
-		c.report(endOf("b", 3, fleet.Dropped, nil), nil)
-		c.report(endOf("a", 3, fleet.Dropped, nil), nil)
-		c.report(endOf("a", 4, fleet.Returned, nil), nil)
+		c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{}))
+		c.report(endOf("a", 2, fleet.Ended, &agent.Outcome{Failure: &agent.Failure{}}))
+		c.report(endOf("a", 3, fleet.Placed, nil))
+		c.report(endOf("b", 3, fleet.Dropped, nil))
+		c.report(endOf("a", 3, fleet.Dropped, nil))
+		c.report(endOf("a", 4, fleet.Returned, nil))
 		r := endOf("a", 5, fleet.Ended, &agent.Outcome{})
 		r.Index = 1
-		c.report(r, nil)
+		c.report(r)
 		c.Persisted([]events.Record{{Event: events.AgentCompleted{AttemptID: events.AttemptID{AgentID: "job/item_5/1"}}}})
 	}
 	want := []string{"job/item_1/1 1 on a: succeeded", "job/item_2/1 2 on a: failed", "job/item_3/1 3 on a: killed", "job/item_4/1 4 on a: returned"}
@@ -85,9 +85,9 @@ func TestTheEndOfAnAttemptThatWasGivenUpIsToldOnce(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	// What the worker itself has given up is no loss that something could come after.
-	c.report(endOf("a", 6, fleet.Dropped, nil), nil)
+	c.report(endOf("a", 6, fleet.Dropped, nil))
 	c.Persisted([]events.Record{{Event: events.AgentLost{AttemptID: events.AttemptID{AgentID: "job/item_6/1"}}}})
-	c.report(endOf("a", 6, fleet.Dropped, nil), nil)
+	c.report(endOf("a", 6, fleet.Dropped, nil))
 	if got := h.heard(); len(got) != len(want) {
 		t.Errorf("got %q", got)
 	}
@@ -97,12 +97,12 @@ func TestTheEndOfAnAttemptThatWasGivenUpIsToldOnce(t *testing.T) {
 func TestALateEndWaitsForTheRecordOfTheLoss(t *testing.T) {
 	c, h := losing(t, 1)
 	giveUp(c, 1, false)
-	c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{}), nil)
+	c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{}))
 	if got := h.heard(); len(got) != 0 {
 		t.Errorf("got %q before the loss was recorded", got)
 	}
 	c.Persisted([]events.Record{{Event: events.AgentLost{AttemptID: events.AttemptID{AgentID: "job/item_1/1"}}}})
-	c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{}), nil) // the worker repeats it
+	c.report(endOf("a", 1, fleet.Ended, &agent.Outcome{})) // the worker repeats it
 	if got := h.heard(); len(got) != 1 {
 		t.Errorf("got %q, want it once", got)
 	}

@@ -116,14 +116,21 @@ func writeLock(ctx context.Context, kv jetstream.KeyValue, key string, data []by
 
 // lockOf returns the entry of the lock, with this process.
 func (c *coordinator) lockOf(owner string, over bool) []byte {
+	e := newLock(c.jobID, owner, c.epoch)
+	e.Over = over
+	return encoded(e)
+}
+
+// newLock returns an entry with this process.
+func newLock(jobID, owner string, epoch int64) lockEntry {
 	host, _ := os.Hostname()
-	return encoded(lockEntry{Job: c.jobID, Owner: owner, Host: host, PID: os.Getpid(), Epoch: c.epoch, Over: over})
+	return lockEntry{Job: jobID, Owner: owner, Host: host, PID: os.Getpid(), Epoch: epoch}
 }
 
 // isConflict reports whether the lock was not written since somebody else has written it meanwhile.
 func isConflict(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+	api, answered := errors.AsType[*jetstream.APIError](err)
+	return answered && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
 		errors.Is(err, jetstream.ErrKeyExists)
 }
 
@@ -176,7 +183,7 @@ func (c *coordinator) taken() {
 			return
 		}
 		s.gone, s.ledger.Halted, s.ledger.Detached = true, true, true // also when nothing is out
-		s.leave(anyFlight)
+		s.leave(nil)
 	})
 	if first {
 		c.stop(errTaken)

@@ -214,6 +214,6 @@ func (c *monitoring) missing(asked, now time.Time) {
 		c.stopped = true
 		c.stop(fmt.Errorf("broker unreachable for %s (--broker-patience)", c.o.Patience))
 		c.turn(func(s *jobState) { s.ledger.Halt() })
-		c.turn(func(s *jobState) { s.leave(anyFlight) })
+		c.turn(func(s *jobState) { s.leave(nil) })
 	}
 }

@@ -61,15 +61,20 @@ func (h *brokerConn) fetchFile(ctx context.Context, want fleet.File, to *os.File
 	return err
 }
 
+// infoOf returns what an object is, or nil if the broker does not have it.
+func (h *brokerConn) infoOf(ctx context.Context, name string) (o *jetstream.ObjectInfo, err error) {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err == nil {
+		o, err = store.GetInfo(ctx, name)
+	}
+	return o, check.Unless(err, jetstream.ErrObjectNotFound)
+}
+
 // sumOf returns the SHA-256 of an object in hexadecimal, or "" if the broker does not have it.
 func (h *brokerConn) sumOf(ctx context.Context, name string) (string, error) {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
+	info, err := h.infoOf(ctx, name)
+	if info == nil {
 		return "", err
-	}
-	info, err := store.GetInfo(ctx, name)
-	if err != nil {
-		return "", check.Unless(err, jetstream.ErrObjectNotFound)
 	}
 	sum, err := jetstream.DecodeObjectDigest(info.Digest)
 	return hex.EncodeToString(sum), err
@@ -130,7 +135,7 @@ func (h *brokerConn) getFile(ctx context.Context, want fleet.File, to io.Writer)
 		if err == nil {
 			result, err = store.Get(ctx, want.Object)
 		}
-		if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrObjectNotFound) {
+		if isAny(err, jetstream.ErrBucketNotFound, jetstream.ErrObjectNotFound) {
 			return errObjectGone
 		}
 		if err != nil {
@@ -171,13 +176,9 @@ func (w onWrite) Write(p []byte) (int, error) {
 
 // remove removes an object, if there is one.
 func (h *brokerConn) remove(ctx context.Context, object string) error {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
+	o, err := h.infoOf(ctx, object)
+	if o == nil {
 		return err
-	}
-	o, err := store.GetInfo(ctx, object)
-	if err != nil {
-		return check.Unless(err, jetstream.ErrObjectNotFound)
 	}
 	return h.erase(ctx, o)
 }

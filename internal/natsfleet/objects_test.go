@@ -68,7 +68,7 @@ func TestALargeReportIsTakenWhenAllOfItIsThere(t *testing.T) {
 		t.Error("the last piece is taken before the others")
 	}
 	c.report(pieces[0], left[0])
-	c.report(pieces[0], nil)
+	c.report(pieces[0])
 	c.turn(func(s *jobState) {
 		for more := true; more; {
 			var letter fleet.Letter

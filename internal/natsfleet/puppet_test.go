@@ -203,7 +203,7 @@ func TestACoordinatorThatHasLostItsJobAnswersNoCalls(t *testing.T) {
 	c := f.coordinator()
 	p, token, _ := submitted(f, c)
 	ask := func(id string, patience time.Duration) error {
-		q := fleet.Call{ID: p.instance + id, Method: callReleaseStep, Token: token, From: p.instance, Args: encoded(callArgs{})}
+		q := fleet.Call{ID: p.instance + id, Method: callRelease, Token: token, From: p.instance, Args: encoded(callArgs{})}
 		_, err := p.nc.Request(callSubject(p.instance, c.key), encoded(q), patience)
 		return err
 	}

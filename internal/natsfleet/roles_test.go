@@ -192,7 +192,7 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 	}
 	other := newKey(nkeys.CreateUser)
 	called := id(attic) + "-called"
-	c.keep(called+"-1", "x", func() {})
+	c.keep(called+"-1", callArgs{}, func() {})
 	for _, one := range []struct {
 		what, id, name, sig string
 		want                bool

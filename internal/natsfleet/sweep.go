@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -62,7 +61,7 @@ func (Backend) Sweep(ctx context.Context, a fleet.Address, o fleet.SweepOptions)
 	}
 	s := &sweeper{brokerConn: h, signer: signer, ended: o.Ended, also: o.Jobs, all: true}
 	found, err := s.sweep(ctx, o.Look)
-	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+	if isMissing(err) {
 		return nil, nil // no job was ever run on it
 	}
 	return found, err
@@ -215,11 +214,8 @@ func (s *sweeper) remove(ctx context.Context, r *leftover) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	host, _ := os.Hostname()
-	mine := lockEntry{
-		Job: r.JobID, Owner: newInstance(), Host: host, PID: os.Getpid(), Epoch: r.lock.Epoch,
-		Sweeps: true,
-	}
+	mine := newLock(r.JobID, newInstance(), r.lock.Epoch)
+	mine.Sweeps = true
 	revision, err := writeLock(ctx, locks, r.Key, encoded(mine), r.revision)
 	if isConflict(err) {
 		return false, nil

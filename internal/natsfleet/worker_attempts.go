@@ -134,8 +134,8 @@ func (w *worker) run(h *heldAttempt) {
 		fenced, cut = s.fencedOff(h, o.Failure != nil && o.Failure.Signal != ""), h.cut
 		h.cancel = nil // to report what came of it may take long
 		_, over := errors.AsType[overError](err)
-		stopped = over || h.cause != nil || errors.Is(context.Cause(h.life), err) || errors.Is(err, errGivenBack) ||
-			errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
+		stopped = over || h.cause != nil || errors.Is(context.Cause(h.life), err) ||
+			isAny(err, errGivenBack, errHalting, errObjectGone)
 	})
 	switch {
 	case fenced && !h.ran.Load():

@@ -81,9 +81,8 @@ func (w *worker) isOver(key string) bool {
 	if err != nil {
 		return false
 	}
-	e, err := kv.Get(ctx, key)
-	var lock lockEntry
-	return err == nil && json.Unmarshal(e.Value(), &lock) == nil && lock.Over
+	held, _, err := readLock(ctx, kv, key)
+	return err == nil && held.Over
 }
 
 // examine takes over the entry of a job. With trust it must be signed. One that was signed once and is repeated costs no
