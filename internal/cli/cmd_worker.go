@@ -79,8 +79,8 @@ func parseAmount(text string) (*limit.Amount, error) {
 	if text == "0" {
 		return nil, nil
 	}
-	amount, err := limit.ParseAmount(text)
-	return &amount, err
+	var amount limit.Amount
+	return &amount, amount.ReadText(text)
 }
 
 // amountFlag is a flag for such an amount, as it is written.

@@ -130,28 +130,26 @@ func (a *Analysis) Counts() Counts {
 }
 
 // BySignature returns the groups by signature, the largest first.
-func (a *Analysis) BySignature() []Group { return largest(a.signatures) }
+func (a *Analysis) BySignature() []Group { return listed(a.signatures, largestFirst(a.signatures)) }
 
 // ByType returns the groups by error type, the largest first.
-func (a *Analysis) ByType() []Group { return largest(a.types) }
+func (a *Analysis) ByType() []Group { return listed(a.types, largestFirst(a.types)) }
 
 // ByHour returns the groups by the hour of the last failure, the earliest first.
-func (a *Analysis) ByHour() []Group {
-	groups := []Group{}
-	for _, hour := range slices.SortedFunc(maps.Keys(a.hours), time.Time.Compare) {
-		groups = append(groups, *a.hours[hour])
+func (a *Analysis) ByHour() []Group { return listed(a.hours, time.Time.Compare) }
+
+// largestFirst orders the keys of groups.
+func largestFirst(groups map[string]*Group) func(a, b string) int {
+	return func(a, b string) int {
+		return cmp.Or(cmp.Compare(groups[b].Count, groups[a].Count), cmp.Compare(a, b))
 	}
-	return groups
 }
 
-// largest returns groups in order, the largest first.
-func largest(groups map[string]*Group) []Group {
-	keys := slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
-		return cmp.Or(cmp.Compare(groups[b].Count, groups[a].Count), cmp.Compare(a, b))
-	})
-	sorted := []Group{}
-	for _, key := range keys {
-		sorted = append(sorted, *groups[key])
+// listed returns groups in the order of their keys.
+func listed[K comparable](groups map[K]*Group, order func(a, b K) int) []Group {
+	list := []Group{}
+	for _, key := range slices.SortedFunc(maps.Keys(groups), order) {
+		list = append(list, *groups[key])
 	}
-	return sorted
+	return list
 }

@@ -186,12 +186,9 @@ func (c *Choice) eligible(e Entry) bool {
 		c.Kept.spent++
 		return false
 	}
-	switch t := e.Last().ErrorType; t {
-	case retry.TypePermission, retry.TypeCommandNotFound, retry.TypeTemplate:
-		if !e.ReprocessEligible && !c.Mended {
-			c.Kept.types[t]++
-			return false
-		}
+	if t := e.Last().ErrorType; !eligible(t) && !e.ReprocessEligible && !c.Mended {
+		c.Kept.types[t]++
+		return false
 	}
 	return true
 }

@@ -123,15 +123,15 @@ func replay(in io.Reader, name string) (index, error) {
 		if err == nil {
 			err = o.check()
 		}
-		if err == nil && o.Line != 0 && o.Line != x.ops+1 {
-			// A last line too: a crash leaves none that is whole behind one that is missing.
-			err = fmt.Errorf("found line %d, expected line %d", o.Line, x.ops+1)
-			return index{}, &DamagedError{Place: fmt.Sprintf("%s:%d", name, x.ops+1), Err: err}
-		}
 		if err != nil {
 			if _, end := r.Peek(1); errors.Is(end, io.EOF) {
 				return x, nil
 			}
+		} else if o.Line != 0 && o.Line != x.ops+1 {
+			// A last line too: a crash leaves none that is whole behind one that is missing.
+			err = fmt.Errorf("found line %d, expected line %d", o.Line, x.ops+1)
+		}
+		if err != nil {
 			return index{}, &DamagedError{Place: fmt.Sprintf("%s:%d", name, x.ops+1), Err: err}
 		}
 		x.note(o, int64(len(line)))
@@ -169,15 +169,4 @@ func checkedOp(line []byte) (op, error) {
 		return op{}, err
 	}
 	return decodeOp(line)
-}
-
-// entryAt reads the entry at p back.
-func entryAt(in io.ReaderAt, p place) (Entry, error) {
-	o, err := opAt(in, p)
-	if err != nil {
-		return Entry{}, err
-	}
-	var e Entry
-	err = json.Unmarshal(o.Entry, &e)
-	return e, err
 }

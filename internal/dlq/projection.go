@@ -190,13 +190,17 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 	f := failure(r.Time, e, a.Retries)
 	a.Retries = nil
 	if e.Action.RunsAgain() {
-		if p.queue.Has(e.ItemID) {
-			return p.failedAgain(r, e, a, f)
-		}
-		x, err := p.kept.keep(f)
-		a.History = append(a.History, x)
 		p.mem.Active[e.ItemID] = a
-		return err
+		switch {
+		case !p.queue.Has(e.ItemID):
+			x, err := p.kept.keep(f)
+			a.History = append(a.History, x)
+			return err
+		case r.Seq <= p.applied:
+			return nil
+		}
+		// The letter is not kept waiting for the last attempt of its retry, which may be stopped before that.
+		return p.put(r, e, a.First, []Failure{f})
 	}
 	if !e.Status().DeadLetter() {
 		return p.settled(r.Seq, e.ItemID)
@@ -210,16 +214,6 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 		return err
 	}
 	return p.put(r, e, a.First, append(history, f))
-}
-
-// failedAgain adds a failed attempt to the letter of an item that is to be tried once more. The letter is not
-// kept waiting for the last attempt of its retry, which may be stopped before that.
-func (p *Projection) failedAgain(r events.Record, e events.AgentFailed, a *active, f Failure) error {
-	p.mem.Active[e.ItemID] = a
-	if r.Seq <= p.applied {
-		return nil
-	}
-	return p.put(r, e, a.First, []Failure{f})
 }
 
 // forget drops an item and the evidence kept for it.
@@ -246,9 +240,13 @@ func (p *Projection) put(r events.Record, e events.AgentFailed, first time.Time,
 		return err
 	}
 	if !found {
-		entry, err = p.newEntry(r, e, first)
+		data, err := p.item(e.ItemIndex)
 		if err != nil {
-			return err
+			return fmt.Errorf("data of item %s: %w", e.ItemID, err)
+		}
+		entry = Entry{
+			ItemID: e.ItemID, ItemIndex: e.ItemIndex, Item: data, CorrelationID: r.CorrelationID,
+			JobID: p.jobID, Workflow: p.workflow, FirstAttempt: first,
 		}
 	}
 	before := len(entry.FailureHistory)
@@ -269,17 +267,6 @@ func (p *Projection) put(r events.Record, e events.AgentFailed, first time.Time,
 	entry.ReprocessEligible = eligible(e.ErrorType) && entry.RetryCount < p.maxRetries
 	entry.ManualReviewRequired = !entry.ReprocessEligible
 	return p.queue.Put(entry)
-}
-
-func (p *Projection) newEntry(r events.Record, e events.AgentFailed, first time.Time) (Entry, error) {
-	data, err := p.item(e.ItemIndex)
-	if err != nil {
-		return Entry{}, fmt.Errorf("data of item %s: %w", e.ItemID, err)
-	}
-	return Entry{
-		ItemID: e.ItemID, ItemIndex: e.ItemIndex, Item: data, CorrelationID: r.CorrelationID,
-		JobID: p.jobID, Workflow: p.workflow, FirstAttempt: first,
-	}, nil
 }
 
 // same reports whether f and g are of the same record. Refusals by the breaker have no agent, so the time

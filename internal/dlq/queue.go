@@ -210,7 +210,7 @@ func (q *Queue) Each() iter.Seq2[Entry, error] {
 		q.mu.Unlock()
 		for _, id := range ids {
 			e, found, err := q.Load(id)
-			if (found || err != nil) && !yield(e, err) || err != nil {
+			if found && !yield(e, err) || err != nil {
 				return
 			}
 		}

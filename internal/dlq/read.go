@@ -3,6 +3,7 @@ package dlq
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -170,8 +171,11 @@ func (x *index) ids() []string {
 }
 
 // entryOf reads the entry of an item, whose place the index knows.
-func entryOf(f io.ReaderAt, x index, id string) (Entry, error) {
-	e, err := entryAt(f, x.live[id])
+func entryOf(f io.ReaderAt, x index, id string) (e Entry, err error) {
+	o, err := opAt(f, x.live[id])
+	if err == nil {
+		err = json.Unmarshal(o.Entry, &e)
+	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("read dead letter %s: %w", id, err)
 	}

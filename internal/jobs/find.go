@@ -3,7 +3,6 @@ package jobs
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -120,23 +119,11 @@ func (h Home) List() ([]Job, error) {
 
 // all returns all jobs, newest first. It ignores directories whose names are not ids.
 func (h Home) all() ([]Job, error) {
-	root := filepath.Join(h.Root, "state")
-	repos, err := subdirs(root)
+	all, err := h.stateDirs()
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	var all []Job
-	for _, repo := range repos {
-		ids, err := subdirs(filepath.Join(root, repo))
-		if err != nil {
-			return nil, fmt.Errorf("list jobs: %w", err)
-		}
-		for _, id := range ids {
-			if sortKey(id) != "" {
-				all = append(all, Job{ID: id, Repo: repo, home: h})
-			}
-		}
-	}
+	all = slices.DeleteFunc(all, func(j Job) bool { return sortKey(j.ID) == "" })
 	slices.SortFunc(all, func(a, b Job) int {
 		return cmp.Or(cmp.Compare(sortKey(b.ID), sortKey(a.ID)), cmp.Compare(a.ID, b.ID))
 	})

@@ -94,7 +94,7 @@ func (h Home) places(id string) (int, error) {
 
 // makeDirs makes the other directories of a job, and syncs the name of its state directory.
 func (j Job) makeDirs() error {
-	for _, dir := range []string{j.EventsDir(), filepath.Dir(j.DLQFile()), j.OutputsDir()} {
+	for _, dir := range j.dirs(j.OutputsDir()) {
 		if err := MakeDirs(dir); err != nil {
 			return err
 		}
@@ -115,6 +115,22 @@ func subdirs(dir string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// stateDirs returns the directories of states of all repos, each as that of a job, whatever its name is.
+func (h Home) stateDirs() (all []Job, err error) {
+	root := filepath.Join(h.Root, "state")
+	repos, err := subdirs(root)
+	for _, repo := range repos {
+		names, err := subdirs(filepath.Join(root, repo))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			all = append(all, Job{ID: name, Repo: repo, home: h})
+		}
+	}
+	return all, err
 }
 
 // FingerprintKey returns the key of the fingerprints of secrets, which is made when it is first wanted.

@@ -86,6 +86,9 @@ func (j Job) StartedDir() string { return j.state("started") }
 // GitDir returns the directory of what a job with workspaces keeps for git.
 func (j Job) GitDir() string { return j.state("git") }
 
+// dirs returns the directories of the log and of the dead letters, and one more.
+func (j Job) dirs(last string) []string { return []string{j.EventsDir(), j.path("dlq"), last} }
+
 func (j Job) lockFile() string { return j.state("lock") }
 
 func (j Job) state(name string) string { return filepath.Join(j.StateDir(), name) }

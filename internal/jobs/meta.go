@@ -158,10 +158,7 @@ func decodeMeta(data []byte) (m Meta, err error) {
 	if err != nil {
 		return m, err
 	}
-	if members := SealedMembers(data); sealed {
-		data = append(bytes.Clone(members), '}')
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
+	d := json.NewDecoder(bytes.NewReader(StripSeal(data)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&m); err != nil {
 		return m, err

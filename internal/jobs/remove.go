@@ -40,7 +40,7 @@ func (j Job) Remove(lock *Lock) error {
 // Discard deletes a job that could not be started. Nothing of it has run, and its id has not been printed.
 func (j Job) Discard() error {
 	var errs []error
-	for _, dir := range []string{j.EventsDir(), filepath.Dir(j.DLQFile()), j.StateDir()} {
+	for _, dir := range j.dirs(j.StateDir()) {
 		errs = append(errs, os.RemoveAll(dir))
 	}
 	return errors.Join(errs...)
@@ -49,7 +49,7 @@ func (j Job) Discard() error {
 // finishRemoval ends with the directory that says that there is something left to do.
 func (j Job) finishRemoval() error {
 	state := filepath.Join(filepath.Dir(j.StateDir()), removedPrefix+j.ID)
-	for _, dir := range []string{j.EventsDir(), filepath.Dir(j.DLQFile()), state} {
+	for _, dir := range j.dirs(state) {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
@@ -59,24 +59,18 @@ func (j Job) finishRemoval() error {
 
 // FinishRemovals deletes what interrupted removals have left.
 func (h Home) FinishRemovals() error {
-	root := filepath.Join(h.Root, "state")
-	repos, err := subdirs(root)
+	all, err := h.stateDirs()
 	if err != nil {
 		return fmt.Errorf("remove jobs: %w", err)
 	}
-	for _, repo := range repos {
-		names, err := subdirs(filepath.Join(root, repo))
-		if err != nil {
-			return fmt.Errorf("remove jobs: %w", err)
+	for _, j := range all {
+		id, removed := strings.CutPrefix(j.ID, removedPrefix)
+		if !removed || sortKey(id) == "" {
+			continue
 		}
-		for _, name := range names {
-			id, removed := strings.CutPrefix(name, removedPrefix)
-			if !removed || sortKey(id) == "" {
-				continue
-			}
-			if err := (Job{ID: id, Repo: repo, home: h}).finishRemoval(); err != nil {
-				return fmt.Errorf("remove job %s: %w", id, err)
-			}
+		j.ID = id
+		if err := j.finishRemoval(); err != nil {
+			return fmt.Errorf("remove job %s: %w", id, err)
 		}
 	}
 	return nil
@@ -84,7 +78,7 @@ func (h Home) FinishRemovals() error {
 
 // Size returns the bytes of all files of the job. It does not follow links.
 func (j Job) Size() (size int64, err error) {
-	for _, dir := range []string{j.EventsDir(), j.StateDir(), filepath.Dir(j.DLQFile())} {
+	for _, dir := range j.dirs(j.StateDir()) {
 		walked := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err

@@ -29,25 +29,20 @@ type Amount struct {
 }
 
 // ReadText reads an amount such as 10%, 5GB or 512MiB.
-func (a *Amount) ReadText(text string) (err error) {
-	*a, err = ParseAmount(text)
-	return err
-}
-
-// ParseAmount parses an amount such as 10%, 5GB or 512MiB.
-func ParseAmount(text string) (Amount, error) {
+func (a *Amount) ReadText(text string) error {
 	wrong := fmt.Errorf("invalid amount %q: use a percentage or a size, such as 10%%, 5GB or 512MiB", text)
 	digits := len(text) - len(strings.TrimLeft(text, "0123456789."))
 	n, err := strconv.ParseFloat(text[:digits], 64)
 	if err != nil {
-		return Amount{}, wrong
+		return wrong
 	}
 	unit := strings.TrimSpace(text[digits:])
 	if unit == "%" {
 		if n <= 0 || n >= 100 {
-			return Amount{}, fmt.Errorf("invalid percentage %q: must be more than 0%% and less than 100%%", text)
+			return fmt.Errorf("invalid percentage %q: must be more than 0%% and less than 100%%", text)
 		}
-		return Amount{Share: n / 100}, nil
+		*a = Amount{Share: n / 100}
+		return nil
 	}
 	sizes := map[string]float64{
 		"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20,
@@ -55,9 +50,10 @@ func ParseAmount(text string) (Amount, error) {
 	}
 	size, ok := sizes[unit]
 	if !ok || n <= 0 || n*size > math.MaxInt64 {
-		return Amount{}, wrong
+		return wrong
 	}
-	return Amount{Bytes: uint64(n * size)}, nil
+	*a = Amount{Bytes: uint64(n * size)}
+	return nil
 }
 
 // of returns the bytes that the amount is of a total.

@@ -15,7 +15,7 @@ func windows(t interface {
 ) (ws Windows) {
 	t.Helper()
 	for _, text := range texts {
-		w, err := ParseWindow(text)
+		w, err := read[Window](text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestWindowsThatMakeNoSenseAreRefused(t *testing.T) {
 		"-1:00-06:00":         "invalid window",
 		"22:00 - 06:00 (UTC)": "invalid window",
 	} {
-		if _, err := ParseWindow(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := read[Window](text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}
@@ -114,7 +114,7 @@ func TestWindowsThatMakeNoSenseAreRefused(t *testing.T) {
 
 func TestGuardsCloseBelowTheirLimitAndOpenWithSomeMore(t *testing.T) {
 	amount := func(text string) *Amount {
-		a, err := ParseAmount(text)
+		a, err := read[Amount](text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestGuardsCloseBelowTheirLimitAndOpenWithSomeMore(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "5", "GB", "0%", "100%", "-5%", "5 XB", "1e999GB", "NaN%", "0GB"} {
-		if a, err := ParseAmount(text); err == nil {
+		if a, err := read[Amount](text); err == nil {
 			t.Errorf("%q: got %+v, want an error", text, a)
 		}
 	}
@@ -160,4 +160,14 @@ func TestThisMachineCanBeMeasured(t *testing.T) {
 	if _, err := MachineNow("/no such directory"); err == nil {
 		t.Error("a directory that is missing has a disk")
 	}
+}
+
+// read reads a text as a value of type T.
+func read[T any, P interface {
+	*T
+	ReadText(text string) error
+}](text string,
+) (v T, err error) {
+	err = P(&v).ReadText(text)
+	return v, err
 }

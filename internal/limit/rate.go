@@ -26,9 +26,6 @@ const (
 	fastest = 100 * time.Microsecond
 	slowest = 24 * time.Hour
 
-	// MaxBurst bounds Burst.
-	MaxBurst = 100_000
-
 	forms = "as in 40/s, 100/min, 1000/h or 3/10s"
 )
 
@@ -51,7 +48,7 @@ func ParseRate(text string) (l Rate, err error) {
 	}
 	unit := strings.TrimSpace(per)
 	if unit == "" || unit[0] < '0' || unit[0] > '9' {
-		if unit == "m" || unit == "min" {
+		if unit == "min" {
 			unit = "m"
 		}
 		unit = "1" + unit

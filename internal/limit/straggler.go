@@ -37,7 +37,7 @@ const (
 )
 
 // ReadText reads a multiple of a percentile, such as 3×p95, or a time.
-func (a *StragglerAfter) ReadText(text string) (err error) {
+func (a *StragglerAfter) ReadText(text string) error {
 	const forms = "a multiple of a percentile such as 3×p95, or a duration such as 10m"
 	switch d, wrong := duration.Parse(text); {
 	case text == "":
@@ -48,16 +48,10 @@ func (a *StragglerAfter) ReadText(text string) (err error) {
 		*a = StragglerAfter{Time: d}
 		return nil
 	}
-	*a, err = multiple(text)
-	return err
-}
-
-// multiple reads a multiple of a percentile, such as 3×p95.
-func multiple(text string) (StragglerAfter, error) {
 	wrong := fmt.Errorf("must be a multiple of a percentile from p50 to p99 (3×p95) or a duration (10m), got %q", text)
 	at := strings.IndexAny(text, "×xX*")
 	if at < 0 {
-		return StragglerAfter{}, wrong
+		return wrong
 	}
 	_, size := utf8.DecodeRuneInString(text[at:])
 	factor, wrongFactor := strconv.ParseFloat(strings.TrimSpace(text[:at]), 64)
@@ -65,9 +59,10 @@ func multiple(text string) (StragglerAfter, error) {
 	percent, wrongPercent := strconv.Atoi(name)
 	if wrongFactor != nil || wrongPercent != nil || !isPercentile || !(factor >= leastFactor && factor <= mostFactor) ||
 		percent < leastPercent || percent > mostPercent {
-		return StragglerAfter{}, wrong
+		return wrong
 	}
-	return StragglerAfter{Factor: factor, Percent: percent}, nil
+	*a = StragglerAfter{Factor: factor, Percent: percent}
+	return nil
 }
 
 // String returns the limit as it is written in a workflow.

@@ -19,34 +19,28 @@ type Window struct {
 	Text     string // as it is written
 }
 
-// ReadText reads a window such as "22:00-06:00 Europe/Berlin".
-func (w *Window) ReadText(text string) (err error) {
-	*w, err = ParseWindow(text)
-	return err
-}
-
-// ParseWindow parses a window such as "22:00-06:00 Europe/Berlin". Without a zone it is that of this machine.
-func ParseWindow(text string) (Window, error) {
+// ReadText reads a window such as "22:00-06:00 Europe/Berlin". Without a zone it is that of this machine.
+func (w *Window) ReadText(text string) error {
 	span, zone, _ := strings.Cut(strings.TrimSpace(text), " ")
 	from, to, ok := strings.Cut(span, "-")
-	w := Window{Zone: time.Local, Text: strings.TrimSpace(text)}
-	var okFrom, okTo bool
-	w.From, okFrom = clock(from)
-	w.To, okTo = clock(to)
+	begin, okFrom := clock(from)
+	end, okTo := clock(to)
 	switch {
-	case !ok || !okFrom || !okTo || w.From == 24*time.Hour:
-		return Window{}, fmt.Errorf("invalid window %q: use START-END and an optional time zone, as in 22:00-06:00 Europe/Berlin", text)
-	case w.From == w.To:
-		return Window{}, fmt.Errorf("window %q is empty: for the whole day use 00:00-24:00", text)
+	case !ok || !okFrom || !okTo || begin == 24*time.Hour:
+		return fmt.Errorf("invalid window %q: use START-END and an optional time zone, as in 22:00-06:00 Europe/Berlin", text)
+	case begin == end:
+		return fmt.Errorf("window %q is empty: for the whole day use 00:00-24:00", text)
 	}
+	at := time.Local
 	if zone = strings.TrimSpace(zone); zone != "" {
-		at, err := time.LoadLocation(zone)
+		var err error
+		at, err = time.LoadLocation(zone)
 		if err != nil || zone == "Local" {
-			return Window{}, fmt.Errorf("unknown time zone %q: use a name such as Europe/Berlin or UTC", zone)
+			return fmt.Errorf("unknown time zone %q: use a name such as Europe/Berlin or UTC", zone)
 		}
-		w.Zone = at
 	}
-	return w, nil
+	*w = Window{begin, end, at, strings.TrimSpace(text)}
+	return nil
 }
 
 // clock reads hours and minutes, as in 06:00.

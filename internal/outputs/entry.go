@@ -153,13 +153,3 @@ func (e Entry) line() ([]byte, error) {
 	}
 	return append(jobs.Seal(object, 0), '\n'), nil
 }
-
-// checkSealed returns an error if a line does not end with the checksum of what comes before that. It is
-// jobs.ErrNoSeal if there is no checksum.
-func checkSealed(line []byte) error {
-	sealed, err := jobs.CheckSeal(line)
-	if err == nil && !sealed {
-		err = jobs.ErrNoSeal
-	}
-	return err
-}

@@ -350,7 +350,8 @@ func TestALineIsWhatEncodingJSONWouldWrite(t *testing.T) {
 		if diff := cmp.Diff(e, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
-		if err := checkSealed(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
+		sealed := jobs.SealedLines{Required: true}
+		if err := sealed.Check(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
 			t.Errorf("%s: %v", line, err)
 		}
 		plain, err := json.Marshal(e)

@@ -53,9 +53,7 @@ type Query struct {
 	// build/shell_0
 	Step string
 
-	// Render returns what the stdout of a command is shown through, or nil if it is shown as it is. first says
-	// that its beginning is kept. Render nil: that of no command is.
-	Render func(s Source, first bool) Renderer
+	Render Render // nil: the stdout of all commands is shown as it is
 }
 
 // Read yields the entries of the store in dir that match q, in order, and then, without an end to their span,
@@ -254,7 +252,8 @@ func (r *reader) entry(l Line) (e Entry, match bool, err error) {
 	if l.Err != nil {
 		return Entry{}, false, l.Err
 	}
-	err = checkSealed(l.Text)
+	sealed := jobs.SealedLines{Required: true}
+	err = sealed.Check(l.Text)
 	if err == nil && r.wanted != nil && !bytes.Contains(l.Text, r.wanted) {
 		return Entry{}, false, nil
 	}

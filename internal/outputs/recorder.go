@@ -131,12 +131,8 @@ func (r *Recorder) passTail() {
 		r.at = time.Now()
 	}
 	offset := max(before, start)
-	for i, e := range divide(r.tail.copyOf(offset - start)) {
-		if i == 0 {
-			e.Missing = offset - before
-		}
-		e.Offset, e.Provisional = offset, true
-		offset += int64(e.Size())
+	for _, e := range divideTail(r.tail.copyOf(offset-start), offset, offset-before) {
+		e.Provisional = true
 		r.pass(e)
 	}
 	r.passed, r.at = r.all, time.Time{}
@@ -159,15 +155,7 @@ func (r *Recorder) Close(end End) {
 	r.takePartial(Stdout)
 	r.takePartial(Stderr)
 	entries := divide(r.pending)
-	offset := int64(r.head) + r.tail.dropped
-	for i, e := range divide(r.tail.parts) {
-		if i == 0 {
-			e.Missing = r.tail.dropped
-		}
-		e.Offset = offset
-		offset += int64(e.Size())
-		entries = append(entries, e)
-	}
+	entries = append(entries, divideTail(r.tail.parts, int64(r.head)+r.tail.dropped, r.tail.dropped)...)
 	if len(entries) == 0 {
 		entries = make([]Entry, 1)
 	}
@@ -187,7 +175,7 @@ func (r *Recorder) flush() {
 	if n := len(r.pending); n > 0 && len(r.tail.parts) == 0 {
 		last := &r.pending[n-1]
 		if cut := process.WholeEnd(last.Text); cut < len(last.Text) {
-			rest = []Part{{last.Stream, append([]byte(nil), last.Text[cut:]...)}}
+			rest = []Part{{last.Stream, bytes.Clone(last.Text[cut:])}}
 			if last.Text = last.Text[:cut]; cut == 0 {
 				r.pending = r.pending[:n-1]
 			}
@@ -215,7 +203,7 @@ func appendPart(parts []Part, s Stream, text []byte) []Part {
 		parts[n-1].Text = append(parts[n-1].Text, text...)
 		return parts
 	}
-	return append(parts, Part{s, append([]byte(nil), text...)})
+	return append(parts, Part{s, bytes.Clone(text)})
 }
 
 // divide makes entries of parts.
@@ -238,6 +226,17 @@ func divide(parts []Part) []Entry {
 				size = maxEntry
 			}
 		}
+	}
+	return entries
+}
+
+// divideTail makes entries of parts that begin at an offset, behind as many bytes as are missing there.
+func divideTail(parts []Part, offset, missing int64) []Entry {
+	entries := divide(parts)
+	for i := range entries {
+		e := &entries[i]
+		e.Offset, e.Missing, missing = offset, missing, 0
+		offset += int64(e.Size())
 	}
 	return entries
 }
@@ -290,7 +289,7 @@ func (t *tail) copyOf(n int64) []Part {
 		k := min(n, int64(len(p.Text)))
 		n -= k
 		if text := p.Text[k:]; len(text) > 0 {
-			parts = append(parts, Part{p.Stream, append([]byte(nil), text...)})
+			parts = append(parts, Part{p.Stream, bytes.Clone(text)})
 		}
 	}
 	return parts

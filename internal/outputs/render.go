@@ -9,8 +9,12 @@ type Renderer interface {
 	Close() []byte // the rest
 }
 
+// Render returns what the stdout of a command is shown through, or nil if it is shown as it is. first says that its
+// beginning is kept.
+type Render func(s Source, first bool) Renderer
+
 // rendered yields entries in which the stdout of commands is as their Renderer shows it.
-func rendered(entries iter.Seq2[Entry, error], render func(s Source, first bool) Renderer) iter.Seq2[Entry, error] {
+func rendered(entries iter.Seq2[Entry, error], render Render) iter.Seq2[Entry, error] {
 	if render == nil {
 		return entries
 	}
@@ -38,12 +42,12 @@ func rendered(entries iter.Seq2[Entry, error], render func(s Source, first bool)
 
 // Rendering returns a function that makes of each entry of a command what people see of it. It is for one goroutine
 // at a time.
-func Rendering(render func(s Source, first bool) Renderer) func(Entry) Entry {
+func Rendering(render Render) func(Entry) Entry {
 	open := map[Source]Renderer{}
 	return func(e Entry) Entry { return renderedEntry(e, open, render) }
 }
 
-func renderedEntry(e Entry, open map[Source]Renderer, render func(s Source, first bool) Renderer) Entry {
+func renderedEntry(e Entry, open map[Source]Renderer, render Render) Entry {
 	r, known := open[e.Source]
 	if !known || e.First {
 		r = render(e.Source, e.First)

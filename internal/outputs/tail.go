@@ -54,18 +54,12 @@ func LastLines(dir string, q Query, n int) Tail {
 		}
 		for _, p := range e.Printed {
 			k := key{e.Source, p.Stream}
-			text := p.Text
-			for {
-				line, rest, whole := bytes.Cut(text, []byte("\n"))
-				if !whole {
-					break
+			for line := range bytes.Lines(p.Text) {
+				text, whole := bytes.CutSuffix(line, []byte("\n"))
+				if open[k] = cutLine(open[k], text); whole {
+					add(k, open[k])
+					delete(open, k)
 				}
-				add(k, cutLine(open[k], line))
-				delete(open, k)
-				text = rest
-			}
-			if len(text) > 0 {
-				open[k] = cutLine(open[k], text)
 			}
 		}
 		if e.End != nil {

@@ -70,15 +70,15 @@ func (s *Store) appendTail(e Entry) error {
 		e.Missing = e.Offset - t.begin // what is before this file will go
 	}
 	line, err := e.line()
-	if err != nil {
-		return cannotWrite(err)
+	var f *os.File
+	if err == nil {
+		f, err = os.OpenFile(t.path(s.dir, t.generation), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	}
-	f, err := os.OpenFile(t.path(s.dir, t.generation), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return cannotWrite(err)
+	if err == nil {
+		_, err = f.Write(line)
+		err = errors.Join(err, f.Close())
 	}
-	_, err = f.Write(line)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return cannotWrite(err)
 	}
 	t.size += int64(e.Size() + partCost*len(e.Printed)) // as a Recorder counts
