@@ -207,12 +207,12 @@ func versionText() string {
 }
 
 // sinceOptions are the flags about an earlier job whose results are taken over.
-type sinceOptions struct{ reuse.Since }
+type sinceOptions struct{ jobs.Since }
 
 // add gives cmd the flags.
 func (o *sinceOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Job, "since", "",
+	f.StringVar(&o.JobID, "since", "",
 		"reuse results of items unchanged since this job (latest: this workflow's latest job, none: reuse nothing)")
 	formerly(cmd, map[string]string{"force": "rerun"})
 	f.Var(repeated(&o.Force), "rerun", "with --since, rerun this item even if unchanged (repeatable)")

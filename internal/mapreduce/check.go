@@ -69,7 +69,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 
 // blindReuse reports whether results are taken over for items that are names of files, whose content does not count.
 func blindReuse(c Config, m *workflow.Map, env items.Env) bool {
-	if since := c.Since.Job; since == reuse.SinceNone || since == "" && !m.Incremental || len(m.Uses) > 0 {
+	if since := c.Since.JobID; since == reuse.SinceNone || since == "" && !m.Incremental || len(m.Uses) > 0 {
 		return false
 	}
 	_, kind, _ := items.Source(m.Input, env)

@@ -98,7 +98,7 @@ type Config struct {
 	Hooks
 
 	// Since is, of a new job, the earlier job whose results are taken over for items that have not changed.
-	Since reuse.Since
+	Since jobs.Since
 
 	// Pool is the pool of this machine whose slots the items share with other jobs. Without a name it is, of a resumed
 	// job, the recorded one.

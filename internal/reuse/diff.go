@@ -1,10 +1,7 @@
 package reuse
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
-	"io"
 	"maps"
 	"time"
 
@@ -96,7 +93,6 @@ func (d *Diff) compare(a, b *earlierJob) error {
 	}
 	defer check.Quietly(store.Close)
 	c := store.Cursor()
-	lines := bufio.NewReaderSize(b.rows, 1<<16)
 	for number := range b.index.Entries {
 		x, err := b.index.At(number)
 		if err != nil {
@@ -111,14 +107,7 @@ func (d *Diff) compare(a, b *earlierJob) error {
 		if err != nil {
 			return err
 		}
-		line, err := lines.ReadBytes('\n')
-		var now job.Result
-		if err == nil {
-			err = json.Unmarshal(line, &now)
-		}
-		if errors.Is(err, io.EOF) { // there is no row for the entry
-			err = io.ErrUnexpectedEOF
-		}
+		now, err := b.row(x)
 		if err != nil {
 			return err
 		}
@@ -127,10 +116,7 @@ func (d *Diff) compare(a, b *earlierJob) error {
 			return job.Unusable(a.place, err)
 		}
 		if !found {
-			d.New = append(d.New, ItemDiff{
-				ItemID: now.ItemID, Index: now.Index, After: now.Status,
-				AfterMS: now.DurationMS,
-			})
+			d.New = append(d.New, diffOf(now, job.Result{}, now))
 			continue
 		}
 		then, err := a.row(was)
@@ -142,12 +128,14 @@ func (d *Diff) compare(a, b *earlierJob) error {
 	return nil
 }
 
+// diffOf returns the difference between the results of an item, which is called as in one of them.
+func diffOf(item, then, now job.Result) ItemDiff {
+	return ItemDiff{item.ItemID, item.Index, then.Status, now.Status, then.DurationMS, now.DurationMS}
+}
+
 // add adds an item that has a result in both jobs.
 func (d *Diff) add(then, now job.Result) {
-	item := ItemDiff{
-		ItemID: now.ItemID, Index: now.Index, Before: then.Status, After: now.Status,
-		BeforeMS: then.DurationMS, AfterMS: now.DurationMS,
-	}
+	item := diffOf(now, then, now)
 	succeeded := errorpolicy.Succeeded.Result()
 	same := func(a, b json.RawMessage) bool { return string(a) == string(b) }
 	took, before := time.Duration(now.DurationMS), time.Duration(then.DurationMS)
@@ -168,8 +156,8 @@ func (d *Diff) add(then, now job.Result) {
 
 // gone adds the items of the earlier job that the later one does not have.
 func (d *Diff) gone(a *earlierJob) error {
-	for number := range a.index.Entries {
-		if a.matched[number/64]&(1<<(number%64)) != 0 {
+	for number, matched := range a.matched {
+		if matched {
 			continue
 		}
 		x, err := a.index.At(number)
@@ -180,10 +168,7 @@ func (d *Diff) gone(a *earlierJob) error {
 		if err != nil {
 			return err
 		}
-		d.Gone = append(d.Gone, ItemDiff{
-			ItemID: then.ItemID, Index: then.Index, Before: then.Status,
-			BeforeMS: then.DurationMS,
-		})
+		d.Gone = append(d.Gone, diffOf(then, then, job.Result{}))
 	}
 	return nil
 }

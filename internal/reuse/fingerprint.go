@@ -205,21 +205,5 @@ type Config struct {
 	Dir      string // of the run
 	Environ  []string
 	Settings settings.Settings
-	Since    Since
-}
-
-// Since is the choice of an earlier job whose results are taken over.
-type Since struct {
-	// Job is the id of the earlier job or a prefix of it. "latest" is the latest of the same workflow in the same
-	// directory; "none" and "" are no job.
-	Job string
-
-	// Force are the ids of items that are run all the same.
-	Force []string
-
-	// Only says which of the items are run that would have to: those that are changed, new or failed. Empty means all.
-	Only string
-
-	// CheckOutputs makes a result count only while the files that the agent left are as it left them.
-	CheckOutputs bool
+	Since    jobs.Since // its JobID is as somebody named it: a prefix, "latest", or for no job "none" or ""
 }

@@ -2,8 +2,6 @@ package reuse
 
 import (
 	"bufio"
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -12,7 +10,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -149,8 +146,9 @@ type index struct {
 	indexHead
 	file *os.File
 
-	// ids is in order. It is made when an item is looked for that is not the next one.
-	ids []identified
+	// numbers are those of the entries by their digests, or the complement of that of an item that has failed. The map
+	// is made when an item is looked for that is not the next one.
+	numbers map[digest]int32
 
 	// next is the entry that is looked at first: the one behind that of the item before.
 	next int
@@ -158,13 +156,6 @@ type index struct {
 	// block has the entries from begin on that were read last.
 	block []byte
 	begin int
-}
-
-// identified is where an entry is that is known by a digest.
-type identified struct {
-	id     digest
-	number uint32
-	failed uint8 // 1 if the item has failed
 }
 
 // errIndex is wrapped by the error for an index that is missing, damaged, or of another shape.
@@ -259,40 +250,38 @@ func (x *index) Find(id digest) (e entry, found bool, err error) {
 	if err := x.order(); err != nil {
 		return entry{}, false, err
 	}
-	at, found := slices.BinarySearchFunc(x.ids, id, func(i identified, id digest) int {
-		return bytes.Compare(i.id[:], id[:])
-	})
+	number, found := x.numbers[id]
 	if !found {
 		return entry{}, false, nil
 	}
-	e, err = x.At(int(x.ids[at].number))
+	e, err = x.At(int(max(number, ^number)))
 	return e, err == nil, err
 }
 
-// order makes the list of the digests, unless it is there: mostly no item is looked for.
+// order makes the map of the digests, unless it is there: mostly no item is looked for.
 func (x *index) order() error {
-	if len(x.ids) == x.Entries {
+	if x.numbers != nil {
 		return nil
 	}
-	ids := make([]identified, x.Entries)
-	for n := range ids {
+	numbers := make(map[digest]int32, x.Entries)
+	for n := range x.Entries {
 		e, err := x.At(n)
 		if err != nil {
 			return err
 		}
-		ids[n] = identified{id: e.Data, number: uint32(n)}
+		id, number := e.Data, int32(n)
 		if x.Keyed {
-			ids[n].id = e.ID
+			id = e.ID
 		}
 		if !e.OK {
-			ids[n].failed = 1
+			number = ^number
+		}
+		// Of several with one digest it is the first that succeeded.
+		if before, known := numbers[id]; !known || before < 0 && e.OK {
+			numbers[id] = number
 		}
 	}
-	// Of several with one digest those that succeeded come first.
-	slices.SortFunc(ids, func(a, b identified) int {
-		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.failed, b.failed), cmp.Compare(a.number, b.number))
-	})
-	x.ids = ids
+	x.numbers = numbers
 	return nil
 }
 

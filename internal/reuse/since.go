@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/bits"
 	"os"
 	"strings"
 	"sync"
@@ -20,7 +19,7 @@ import (
 const (
 	sinceLatest = "latest"
 
-	// SinceNone is the Job of a Since that takes nothing over.
+	// SinceNone is the JobID of a Since that takes nothing over.
 	SinceNone = "none"
 )
 
@@ -68,8 +67,8 @@ type earlierJob struct {
 	// parts says, by group, which part of the fingerprint has changed. It is "" if none has.
 	parts []string
 
-	// matched has a bit for each entry, which is set if the entry is an item now.
-	matched []uint64
+	// matched says of each entry whether it is an item now.
+	matched []bool
 
 	// keyed means that items are found by their ids.
 	keyed bool
@@ -82,12 +81,13 @@ type earlierJob struct {
 // resolve finds the job that a new job of w takes results from, and checks that it can. The result is nil
 // when there is none.
 func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
-	name := c.Since.Job
+	s := c.Since
+	name := s.JobID
 	if name == "" && w.Map != nil && w.Map.Incremental {
 		name = sinceLatest
 	}
 	if name == "" || name == SinceNone {
-		if len(c.Since.Force) > 0 || c.Since.Only != "" || c.Since.CheckOutputs {
+		if len(s.Force) > 0 || s.Only != "" || s.CheckOutputs {
 			return nil, "", job.Refusef("--rerun, --only and --check-outputs require --since")
 		}
 		return nil, "", nil
@@ -98,14 +98,13 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	if w.Workspace.Isolated() {
 		return nil, "", job.Refusef("--since does not work with workspaces yet: the changes of the earlier job are in its branch, not here")
 	}
-	s := &jobs.Since{Force: c.Since.Force, Only: c.Since.Only, CheckOutputs: c.Since.CheckOutputs}
 	if name == sinceLatest {
 		place, err := latestOf(c, w.Name)
 		if err != nil || place.ID == "" {
 			return nil, "no earlier job of this workflow has results: all items are new", err
 		}
 		s.JobID = place.ID
-		return s, "", nil
+		return &s, "", nil
 	}
 	place, err := c.Home.Find(name)
 	if err != nil {
@@ -122,7 +121,7 @@ func resolve(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 			place.ID, meta.Dir)
 	}
 	s.JobID = place.ID
-	return s, "", nil
+	return &s, "", nil
 }
 
 // latestOf returns the latest job of a workflow in the directory of the run that has results, or no job.
@@ -221,7 +220,7 @@ func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob
 	if err != nil {
 		return nil, errors.Join(job.Unusable(place, err), x.Close())
 	}
-	e = &earlierJob{place: place, index: x, rows: rows, matched: make([]uint64, x.Entries/64+1)}
+	e = &earlierJob{place: place, index: x, rows: rows, matched: make([]bool, x.Entries)}
 	if meta.Since != nil && s.Ended != jobs.Completed {
 		e.next = meta.Since.JobID
 	}
@@ -261,7 +260,7 @@ func (e *earlierJob) find(it items.Item, raw digest, data func() digest) (entry,
 		}
 	}
 	e.index.next = x.number + 1
-	e.matched[x.number/64] |= 1 << (x.number % 64)
+	e.matched[x.number] = true
 	return x, true, nil
 }
 
@@ -407,10 +406,10 @@ func (r *Reuse) Difference() *events.Difference {
 		return nil
 	}
 	d := r.diff
-	e := r.earlier[0]
-	d.Gone = e.index.Entries
-	for _, word := range e.matched {
-		d.Gone -= bits.OnesCount64(word)
+	for _, is := range r.earlier[0].matched {
+		if !is {
+			d.Gone++
+		}
 	}
 	for _, e := range r.earlier {
 		e.index.next = 0 // the items come once more, to Take

@@ -274,11 +274,8 @@ func Run(ctx context.Context, sim Job) (result mapreduce.Result, err error) {
 	spaces := &workspaces{model: sim.Model}
 	c.Simulate, c.Workspaces = commands(spaces), spaces
 	c.Durability = events.None
-	c.Since = reuse.Since{Job: "none"}
+	c.Since = jobs.Since{JobID: reuse.SinceNone}
 	c.Control, c.Watcher, c.Executor, c.Echo, c.Progress, c.Printed = nil, nil, nil, nil, nil, nil
-	if w.Map == nil {
-		c.Since = reuse.Since{}
-	}
 	limit := cmp.Or(sim.MaxTime, DefaultMaxTime)
 	err = inVirtualTime(sim.Begin, func() error {
 		kill, end := context.WithCancelCause(context.WithoutCancel(ctx))
