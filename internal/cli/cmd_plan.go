@@ -101,14 +101,12 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 	if workers != nil {
 		slots = workers.SlotsOf(slots, mapreduce.OpenSlots(c, w.Workflow))
 	}
-	made := simulate.PlanInput{
-		Workflow: w.Workflow, Settings: w.settings, Dir: w.dir, Environ: os.Environ(), Space: space, Slots: slots,
-		Earlier: earlier, From: in,
-	}
 	if !term.Is(os.Stdin) {
-		made.Stdin = os.Stdin
+		c.Stdin = os.Stdin
 	}
-	p, warnings, err := simulate.MakePlan(ctx, made)
+	p, warnings, err := simulate.MakePlan(ctx, simulate.PlanInput{
+		Workflow: w.Workflow, Config: c, Space: space, Slots: slots, Earlier: earlier, From: in,
+	})
 	if err != nil {
 		return selectionError(err)
 	}

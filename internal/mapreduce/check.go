@@ -37,7 +37,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	if w.Map == nil {
 		return asError(w, problems, warnings)
 	}
-	env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
+	env := c.ItemsEnv()
 	if w.Setup == nil { // which might make the input
 		found := items.CheckInput(w.Map, env)
 		if c.InputMayCome && items.IsMissing(w.Map, env) {

@@ -207,11 +207,18 @@ func (j *owner) selectionEnv() items.Env {
 			captured[e.Capture] = e.Output
 		}
 	}
-	known := j.config.Settings.With(captured)
+	c := j.config
+	c.Settings = c.Settings.With(captured)
+	env := c.ItemsEnv()
+	env.Temp, env.Register, env.Results = j.temp, j.register, reuse.ResultsOf(c.Home, j.meta.Input)
+	return env
+}
+
+// ItemsEnv returns where the items of a job come from, as far as that is known before it runs.
+func (c Config) ItemsEnv() items.Env {
 	return items.Env{
-		Dir: j.config.Dir, Environ: known.Environ(j.config.Environ), Fill: known.Fill, Stdin: j.config.Stdin,
-		Temp: j.temp, Register: j.register, Results: reuse.ResultsOf(j.config.Home, j.meta.Input),
-		Secret: j.config.Settings.Mask.Holds,
+		Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill, Stdin: c.Stdin,
+		Secret: c.Settings.Mask.Holds,
 	}
 }
 

@@ -41,7 +41,6 @@ func (c bound) within(limit time.Duration) bound {
 // boundOf bounds the time of the steps of a section in sequence, with all their tries, waits and hooks. What is not
 // limited is named by its first step.
 func boundOf(section string, steps []workflow.Step) bound {
-	const loop = "do" // the key of the steps that the timeout of a try is around
 	var total bound
 	for i, s := range steps {
 		name := section + ": " + s.Label(i)
@@ -49,31 +48,25 @@ func boundOf(section string, steps []workflow.Step) bound {
 		if s.OnFailure != nil {
 			tries += s.OnFailure.MaxAttempts
 		}
-		var try bound
+		var try, more, after bound // what the timeout of a try is around, what else belongs to it, and what follows
 		if s.IsCommand() {
 			try.unlimited = name
 		}
-		try = try.plus(boundOfNested(name, s, func(key string) bool { return key == loop })).within(s.Timeout)
-		try = try.plus(boundOfNested(name, s, func(key string) bool {
-			return workflow.IsPartOfTry(key) && key != loop
-		}))
-		after := boundOfNested(name, s, func(key string) bool { return !workflow.IsPartOfTry(key) })
+		for key, steps := range s.NestedSteps() {
+			part := &after
+			if key == "do" {
+				part = &try
+			} else if workflow.IsPartOfTry(key) {
+				part = &more
+			}
+			rounds, known := s.Rounds(key)
+			*part = part.plus(boundOf(name+" "+key, steps).times(rounds))
+			if !known {
+				part.unlimited = name
+			}
+		}
+		try = try.within(s.Timeout).plus(more)
 		total = total.plus(try.times(tries)).plus(bound{time: policyOf(s.Retry).MaxWait()}).plus(after)
-	}
-	return total
-}
-
-// boundOfNested bounds the time of the steps in s under some of its keys.
-func boundOfNested(name string, s workflow.Step, which func(key string) bool) (total bound) {
-	for key, steps := range s.NestedSteps() {
-		if !which(key) {
-			continue
-		}
-		rounds, known := s.Rounds(key)
-		total = total.plus(boundOf(name+" "+key, steps).times(rounds))
-		if !known {
-			total.unlimited = name
-		}
 	}
 	return total
 }

@@ -86,7 +86,7 @@ func ChooseInput(w *workflow.Workflow, c mapreduce.Config, real jobs.Home, file 
 		m.Input = workflow.Input{File: []string{path}, Format: "jsonl", Pos: in.Pos}
 		return &own, writeResults(path, c, w)
 	}
-	env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
+	env := c.ItemsEnv()
 	if name, _, free := items.Source(in, env); !free {
 		return nil, &InputError{fmt.Errorf(
 			"%s:%d: items come from a command (%s), which simulate does not run; use --items FILE",

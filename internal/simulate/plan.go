@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
@@ -18,7 +17,6 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 	"prodigy/internal/reuse"
-	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -230,13 +228,7 @@ func (p *PlannedFleet) SlotsOf(most int, open bool) int {
 // PlanInput is what a plan is made of.
 type PlanInput struct {
 	*workflow.Workflow
-
-	Settings settings.Settings
-	Dir      string
-	Environ  []string
-
-	// It is nil if standard input is a terminal, which is not read.
-	Stdin io.Reader
+	Config mapreduce.Config // without Stdin if that is a terminal, which is not read
 
 	Space *PlannedSpace // with workspaces
 
@@ -254,7 +246,8 @@ type PlanInput struct {
 func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error) {
 	var warnings []workflow.Problem
 	p := Plan{Workflow: w.Name, Mode: w.Mode, Steps: []PlannedStep{}, ReduceWhen: w.ReduceWhen.Conditions()}
-	sample := agent.Attempt{Workflow: w.Name, Dir: w.Dir}
+	found := w.Config.Settings
+	sample := agent.Attempt{Workflow: w.Name, Dir: w.Config.Dir}
 	sample.Number = 1
 	if w.Workspace.Isolated() {
 		sample.Base = "HEAD" // or what it is by then
@@ -266,7 +259,7 @@ func MakePlan(ctx context.Context, w PlanInput) (Plan, []workflow.Problem, error
 			TargetBranch: w.Space.Branch,
 		}
 	}
-	sample.Env, sample.Secrets, sample.Args = w.Settings.Env, w.Settings.Final, w.Settings.Args
+	sample.Env, sample.Secrets, sample.Args = found.Env, found.Final, found.Args
 	if w.Map != nil {
 		selected, err := planSelection(ctx, w)
 		if err != nil {
@@ -400,10 +393,7 @@ const firstItems = 5
 
 // planSelection returns the items as far as they can be known without running anything.
 func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
-	env := items.Env{
-		Dir: w.Dir, Environ: w.Settings.Environ(w.Environ), Fill: w.Settings.Fill, Stdin: w.Stdin,
-		Secret: w.Settings.Mask.Holds,
-	}
+	env := w.Config.ItemsEnv()
 	if in := w.From; in != nil {
 		env.Results = in.Results
 	}
@@ -413,7 +403,7 @@ func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
 	if in := w.From; in != nil {
 		selected.Source, selected.Job, selected.Select = "the results of job "+in.Job.ID, in.Job.ID, in.Select()
 	}
-	if !free || w.Map.Input.Stdin && w.Stdin == nil {
+	if !free || w.Map.Input.Stdin && env.Stdin == nil {
 		return selected, nil
 	}
 	if w.Setup != nil && len(items.CheckInput(w.Map, env)) > 0 {
