@@ -343,7 +343,7 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 
 // printSteps lists the steps that ran once.
 func (d details) printSteps(l term.Lines, j *view.Job) {
-	for _, s := range j.Steps() {
+	for _, s := range j.Steps {
 		took := ""
 		if s.Duration > 0 {
 			took = " after " + duration.Format(s.Duration.Round(time.Millisecond))

@@ -437,7 +437,7 @@ func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
 	notRetried := ""
 	if f.Step != "" && e.job != nil {
 		what = "step " + f.Step + term.Prefixed(" of ", e.job.Phase) + " failed: " + what
-		for _, s := range e.job.Steps() {
+		for _, s := range e.job.Steps {
 			if s.Name == f.Step {
 				notRetried = s.GaveUp()
 			}

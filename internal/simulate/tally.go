@@ -9,7 +9,6 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
-	"prodigy/internal/limit"
 	"prodigy/internal/retry"
 	"prodigy/internal/term"
 	"prodigy/internal/view"
@@ -72,7 +71,8 @@ type Tally struct {
 
 // NewTally returns a Tally of no records.
 func NewTally() *Tally {
-	return &Tally{Openings: map[string]int{}, Job: view.New()}
+	j := view.New()
+	return &Tally{Openings: j.Openings, Job: j}
 }
 
 // Apply adds a record.
@@ -111,9 +111,6 @@ func (t *Tally) Apply(r events.Record) {
 		if end.How == events.Failed && !end.Settles {
 			t.ItemRetries++
 		}
-	}
-	if scope, to, ok := events.Transition(r.Event); ok && to.To == limit.Open {
-		t.Openings[scope]++
 	}
 	t.Stragglers, t.Merged, t.DeadLetters = j.Stragglers.Found, j.Merged, j.Counts.Failed+j.Counts.Rejected
 	t.StepRetries = j.Retries - t.ItemRetries

@@ -103,9 +103,6 @@ type Metrics struct {
 	// The steps of attempts that run, by item, in the order in which they began.
 	open map[string][]begun
 
-	// How often circuit breakers have opened in this run, by their scope.
-	opened map[string]int
-
 	// How long items have waited for a turn of the rate. The log does not have it.
 	waited time.Duration
 
@@ -132,7 +129,7 @@ func newMetrics(workflow string, slots int) *Metrics {
 	v.Workflow, v.MaxParallel = workflow, slots
 	return &Metrics{
 		view: v, attempts: map[string]int{}, failures: map[string]int{},
-		steps: map[string]*distribution{}, open: map[string][]begun{}, opened: map[string]int{},
+		steps: map[string]*distribution{}, open: map[string][]begun{},
 	}
 }
 
@@ -191,9 +188,6 @@ func (m *Metrics) apply(r events.Record) {
 		}
 	case events.DLQItemAdded:
 		m.letters++
-	}
-	if scope, t, ok := events.Transition(r.Event); ok && t.To == limit.Open {
-		m.opened[scope]++
 	}
 	m.view.Apply(r)
 }
@@ -390,7 +384,7 @@ func (m *Metrics) ofBreakers(f *families) {
 		counts[standing{b.Scope, b.State}]++
 	}
 	var states []sample
-	for _, scope := range slices.Sorted(maps.Keys(m.opened)) {
+	for _, scope := range slices.Sorted(maps.Keys(m.view.Openings)) {
 		for _, state := range []view.BreakerState{view.HalfOpen, view.Open} {
 			n := float64(counts[standing{scope, state}])
 			states = append(states, f.is(n, "scope", scope, "state", string(state)))
@@ -399,7 +393,7 @@ func (m *Metrics) ofBreakers(f *families) {
 	f.add("prodigy_breakers", "Open and half-open circuit breakers, by scope, once a breaker of the scope has opened.",
 		states...)
 	f.add("prodigy_breaker_openings_total", "Number of times that a circuit breaker has opened, by scope.",
-		by(f, "scope", m.opened)...)
+		by(f, "scope", m.view.Openings)...)
 }
 
 // ofAgents adds what AI agents have used.

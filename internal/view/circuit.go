@@ -38,16 +38,8 @@ type Breaker struct {
 	Opened int `json:"-"`
 }
 
-// circuit are the breakers of a job that have ever opened.
-type circuit struct {
-	breakers map[circuitID]*Breaker
-
-	// When each was not closed.
-	periods periods
-}
-
-// circuitID names a breaker.
-type circuitID struct{ scope, key string }
+// breakerID names a breaker.
+type breakerID struct{ scope, key string }
 
 // keysShown bounds the keys whose open breakers are known here.
 const keysShown = 1 << 16
@@ -59,26 +51,27 @@ var breakerStates = map[limit.BreakerState]BreakerState{
 
 // change takes a transition of a breaker. One of a key that closes is forgotten, since a job
 // may have very many keys.
-func (c *circuit) change(r events.Record, scope string, t limit.Transition) {
-	id, s := circuitID{scope, t.Key}, breakerStates[t.To]
-	b := c.breakers[id]
+func (j *Job) change(r events.Record, scope string, t limit.Transition) {
+	id, s := breakerID{scope, t.Key}, breakerStates[t.To]
+	b := j.breakers[id]
 	if b == nil {
-		b = &Breaker{Scope: id.scope, Key: id.key}
-		if len(c.breakers) < keysShown {
-			c.breakers[id] = b
+		b = &Breaker{Scope: scope, Key: t.Key}
+		if len(j.breakers) < keysShown {
+			j.breakers[id] = b
 		}
 	}
-	if s == Closed && id.key != "" {
-		delete(c.breakers, id)
+	if s == Closed && t.Key != "" {
+		delete(j.breakers, id)
 	}
 	b.State, b.Since, b.Until = s, r.Time, t.Until
 	name := scope + "\x00" + t.Key
-	c.periods.end(name, r.Time)
+	j.BreakerPeriods.end(name, r.Time)
 	if s != Closed {
-		c.periods.begin(name, r)
+		j.BreakerPeriods.begin(name, r)
 	}
 	if s == Open {
 		b.Failures = t.ConsecutiveFailures
 		b.Opened++
+		j.Openings[scope]++
 	}
 }

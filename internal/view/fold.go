@@ -68,10 +68,13 @@ func (j *Job) Apply(r events.Record) {
 	case events.StepCompleted:
 		j.StepsDone++
 		j.StepNow, j.Printed = "", ""
-		j.steps.completed(r.Time, e)
+		j.stepCompleted(r.Time, e)
 	case events.StepFailed:
-		if e.ItemID == "" {
-			j.steps.failed(r.Time, j.Phase, e)
+		if e.ItemID == "" && e.Action == "stop" { // one after which the phase continues has a StepCompleted as well
+			j.addStep(Step{
+				Phase: j.Phase, Name: e.Step, Ended: r.Time, Tries: e.Attempts, Outcome: StepFailed, Error: e.Error,
+				Outputs: e.Outputs, reason: e.Reason,
+			})
 		}
 	case events.ItemsSelected:
 		j.Total, j.Complete = e.TotalItems, true
@@ -79,7 +82,7 @@ func (j *Job) Apply(r events.Record) {
 		due := r.Time.Add(time.Duration(e.DelayMS))
 		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: due})
 		if e.ItemID == "" {
-			j.steps.retrying(e)
+			j.tries[e.Step] = e.Attempt
 		}
 		j.at(e.ItemID, e.Step, due)
 	case events.ConcurrencyChanged:
@@ -95,7 +98,7 @@ func (j *Job) Apply(r events.Record) {
 		j.end(r.Time, end.State, end.Reason)
 	}
 	if scope, t, ok := events.Transition(r.Event); ok {
-		j.circuit.change(r, scope, t)
+		j.change(r, scope, t)
 	}
 }
 
@@ -160,7 +163,7 @@ func (j *Job) ended(r events.Record, end events.End) {
 	if e, failed := r.Event.(events.AgentFailed); failed {
 		j.failed(r.Time, e)
 	} else if !end.Settles {
-		j.merging[end.Index] = queued{id: end.ID, seq: r.Seq, since: r.Time}
+		j.merging[end.Index] = Queued{end.ID, end.Index, r.Time, r.Seq}
 	}
 	if end.Settles {
 		j.settle(r.Time, end.Index, end.Status())
@@ -246,9 +249,7 @@ func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	delete(j.merging, e.ItemIndex)
 	if e.ErrorType == retry.TypeMergeConflict {
-		j.Merges.Collisions.add(Collision{
-			Time: now, ItemID: e.ItemID, Index: e.ItemIndex, Attempt: e.Attempt, Conflicts: e.Conflicts,
-		})
+		j.Merges.Collisions.add(Failure{now, e})
 	}
 	if e.Action.RunsAgain() {
 		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
@@ -263,9 +264,6 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 // retried counts a retry by the type of the failure before.
 func (j *Job) retried(r Retry) {
 	j.Retries++
-	if j.Retried.Types == nil {
-		j.Retried.Types = map[retry.Type]int{}
-	}
 	j.Retried.Types[r.Type]++
 	j.Retried.Last = r
 }
@@ -351,13 +349,14 @@ func (j *Job) applyMerge(r events.Record) {
 		j.Merged += len(e.ItemIndexes)
 		j.Head = e.Head
 	case events.VerifyStarted:
-		m.Verifying = &Verify{Began: r.Time, Commit: e.Commit, ItemIDs: e.ItemIDs}
+		m.Verifying = &Verify{Began: r.Time, VerifyStarted: e}
 	case events.VerifyCompleted:
 		v := m.Verifying
 		if m.Verifying = nil; v == nil { // its beginning was not shown
-			v = &Verify{Began: r.Time.Add(-time.Duration(e.DurationMS)), Commit: e.Commit}
+			v = &Verify{Began: r.Time.Add(-time.Duration(e.DurationMS))}
+			v.Commit = e.Commit
 		}
-		v.Duration, v.Passed, v.Step, v.Error = time.Duration(e.DurationMS), e.Passed, e.Step, e.Error
+		v.End = e
 		m.Verifies.add(*v)
 	}
 }
@@ -371,7 +370,7 @@ func (j *Job) hold(r events.Record) {
 		j.lift(r.Time, h.Name)
 	default:
 		j.held[h.Name] = r
-		j.holds.begin(h.Name, r)
+		j.HoldPeriods.begin(h.Name, r)
 	}
 	if e, ok := r.Event.(events.QuotaPaused); ok && !e.Near {
 		if a := j.byID[e.Item]; a != nil {
@@ -383,7 +382,7 @@ func (j *Job) hold(r events.Record) {
 // lift ends what holds the job back.
 func (j *Job) lift(now time.Time, name string) {
 	delete(j.held, name)
-	j.holds.end(name, now)
+	j.HoldPeriods.end(name, now)
 }
 
 // retryNow makes due what waits for its next attempt or try.

@@ -9,7 +9,7 @@ import (
 
 // Merges is what became of the work of agents, in a job with workspaces.
 type Merges struct {
-	Collisions Newest[Collision]
+	Collisions Newest[Failure] // work that could not be merged
 
 	// The runs of verify that have ended.
 	Verifies Newest[Verify]
@@ -36,41 +36,19 @@ func (n *Newest[T]) add(x T) {
 	n.List = append(n.List, x)
 }
 
-// Collision is work that could not be merged.
-type Collision struct {
-	Time    time.Time
-	ItemID  string
-	Index   int
-	Attempt int
-
-	// The paths in conflict, at most events.MaxConflicts.
-	Conflicts []events.Conflict
-}
-
 // Verify is a run of the steps that verify what was merged.
 type Verify struct {
 	Began time.Time
-
-	// How long the run took, once it has ended.
-	Duration time.Duration
-
-	Commit  string
-	ItemIDs []string
-
-	Passed bool
-
-	// The step that failed.
-	Step string
-
-	Error string
+	events.VerifyStarted
+	End events.VerifyCompleted // once it has ended
 }
 
-// queued is an item in the merge queue.
-type queued struct {
-	id string
+// Queued is an item whose work waits to be merged.
+type Queued struct {
+	ItemID string
+	Index  int
+	Since  time.Time
 
 	// The number of the record by which the item came into the queue, which gives its place.
 	seq int64
-
-	since time.Time
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -149,7 +150,7 @@ func (j *Job) parked(now time.Time) (n int, first time.Time) {
 // Merging returns the number of items whose work waits to be merged, and how long the first of them has waited.
 func (j *Job) Merging(now time.Time) (n int, longest time.Duration) {
 	for _, q := range j.merging {
-		longest = max(longest, now.Sub(q.since))
+		longest = max(longest, now.Sub(q.Since))
 	}
 	return len(j.merging), longest
 }
@@ -164,10 +165,6 @@ func (j *Job) FleetSlots() string {
 	}
 	return check.Counted(j.MaxParallel, "slot") + " on " + check.Counted(j.Workers, "worker")
 }
-
-// Steps returns the finished steps that run once, in order. A step that ran again after a failure appears once,
-// with its last outcome.
-func (j *Job) Steps() []Step { return j.steps.list }
 
 // Held returns how many items a breaker keeps waiting.
 func (j *Job) Held(b Breaker, now time.Time) int {
@@ -188,7 +185,7 @@ func (j *Job) Held(b Breaker, now time.Time) int {
 
 // Breaker returns one breaker that has opened. It reports false if nothing is known of it.
 func (j *Job) Breaker(scope, key string) (Breaker, bool) {
-	b := j.circuit.breakers[circuitID{scope, key}]
+	b := j.breakers[breakerID{scope, key}]
 	if b == nil {
 		return Breaker{}, false
 	}
@@ -198,7 +195,7 @@ func (j *Job) Breaker(scope, key string) (Breaker, bool) {
 // Breakers returns the breakers that are not closed, by scope and key.
 func (j *Job) Breakers() []Breaker {
 	var list []Breaker
-	for _, b := range j.circuit.breakers {
+	for _, b := range j.breakers {
 		if b.State != Closed {
 			list = append(list, *b)
 		}
@@ -208,12 +205,6 @@ func (j *Job) Breakers() []Breaker {
 	})
 	return list
 }
-
-// BreakerPeriods returns when breakers were open, and half-open, in the order of their beginning.
-func (j *Job) BreakerPeriods() []Period { return j.circuit.periods.list }
-
-// HoldPeriods returns when something held back starts, in the order of their beginning.
-func (j *Job) HoldPeriods() []Period { return j.holds.list }
 
 // dearestKept is the number of dearest items that are told.
 const dearestKept = 10
@@ -227,34 +218,18 @@ func (j *Job) Dearest() []ItemCost {
 		}
 	}
 	slices.SortFunc(list, func(a, b ItemCost) int {
-		return cmp.Or(cmp.Compare(b.Cost, a.Cost),
-			cmp.Compare(a.Index, b.Index))
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Index, b.Index))
 	})
 	return list[:min(len(list), dearestKept)]
-}
-
-// Queued is an item whose work waits to be merged.
-type Queued struct {
-	ItemID string
-	Index  int
-	Since  time.Time
 }
 
 // Queue returns the items whose work waits to be merged, those that are being merged included, in the order
 // in which that is done: that in which their agents were done, or that of the items.
 func (j *Job) Queue(byItem bool) []Queued {
-	list := make([]Queued, 0, len(j.merging))
-	for index, q := range j.merging {
-		list = append(list, Queued{q.id, index, q.since})
-	}
-	slices.SortFunc(list, func(a, b Queued) int {
+	return slices.SortedFunc(maps.Values(j.merging), func(a, b Queued) int {
 		if byItem {
 			return cmp.Compare(a.Index, b.Index)
 		}
-		return cmp.Compare(j.merging[a.Index].seq, j.merging[b.Index].seq)
+		return cmp.Compare(a.seq, b.seq)
 	})
-	return list
 }
-
-// Unmerged returns the number of items whose work waits to be merged.
-func (j *Job) Unmerged() int { return len(j.merging) }

@@ -15,30 +15,30 @@ type Period struct {
 // periodsKept bounds the periods of a kind: a breaker may flap.
 const periodsKept = 10_000
 
-// periods are those of one kind, in the order of their beginning. The zero periods have none.
-type periods struct {
-	list []Period
+// Periods are those of one kind, in the order of their beginning. The zero Periods have none.
+type Periods struct {
+	List []Period
 
-	// The index in list of each that has not ended, by the name of what holds back.
+	// The index in List of each that has not ended, by the name of what holds back.
 	open map[string]int
 }
 
 // begin begins a period, unless one of that name lasts.
-func (p *periods) begin(name string, r events.Record) {
-	if _, lasts := p.open[name]; lasts || len(p.list) == periodsKept {
+func (p *Periods) begin(name string, r events.Record) {
+	if _, lasts := p.open[name]; lasts || len(p.List) == periodsKept {
 		return
 	}
 	if p.open == nil {
 		p.open = map[string]int{}
 	}
-	p.open[name] = len(p.list)
-	p.list = append(p.list, Period{Record: r})
+	p.open[name] = len(p.List)
+	p.List = append(p.List, Period{Record: r})
 }
 
 // end ends the period of that name, if there is one.
-func (p *periods) end(name string, now time.Time) {
+func (p *Periods) end(name string, now time.Time) {
 	if i, lasts := p.open[name]; lasts {
-		p.list[i].To = now
+		p.List[i].To = now
 		delete(p.open, name)
 	}
 }

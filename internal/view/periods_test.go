@@ -36,7 +36,7 @@ func TestAPauseEndsWhenAgentsComeThroughAgain(t *testing.T) {
 		t.Errorf("got %d pauses, want that of the model", n)
 	}
 	j, _ = fold(view.New(), events.JobStarted{}, paused, paused, events.QuotaResumed{Pool: "claude", Model: "opus"})
-	if all := j.HoldPeriods(); len(j.Paused()) != 0 || len(all) != 1 || all[0].To.IsZero() {
+	if all := j.HoldPeriods.List; len(j.Paused()) != 0 || len(all) != 1 || all[0].To.IsZero() {
 		t.Errorf("got %+v, want one that is over", all)
 	}
 }

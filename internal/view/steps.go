@@ -52,25 +52,11 @@ const (
 // stepsKept is the maximum number of steps that are kept, the first ones.
 const stepsKept = 500
 
-// steps are the steps that run once. The zero steps is empty.
-type steps struct {
-	list  []Step
-	tries map[string]int // of the steps that have not ended, that failed
-}
-
-// retrying notes the failed try of a step, whose number is told when it completes.
-func (s *steps) retrying(e events.StepRetrying) {
-	if s.tries == nil {
-		s.tries = map[string]int{}
-	}
-	s.tries[e.Step] = e.Attempt
-}
-
-// completed adds a step that has ended well, was forgiven its failure, or was left out.
-func (s *steps) completed(now time.Time, e events.StepCompleted) {
+// stepCompleted adds a step that has ended well, was forgiven its failure, or was left out.
+func (j *Job) stepCompleted(now time.Time, e events.StepCompleted) {
 	step := Step{
 		Phase: e.Phase, Name: e.Step, Ended: now, Duration: time.Duration(e.DurationMS),
-		Tries: s.tries[e.Step] + 1, Outcome: StepDone, Outputs: e.Outputs,
+		Tries: j.tries[e.Step] + 1, Outcome: StepDone, Outputs: e.Outputs,
 	}
 	switch {
 	case e.Skipped:
@@ -78,27 +64,17 @@ func (s *steps) completed(now time.Time, e events.StepCompleted) {
 	case e.Failed:
 		step.Outcome = StepForgiven
 	}
-	s.add(step)
+	j.addStep(step)
 }
 
-// failed notes a step that ended its phase. A failed step after which the phase continues has a StepCompleted as well.
-func (s *steps) failed(now time.Time, phase string, e events.StepFailed) {
-	if e.Action == "stop" {
-		s.add(Step{
-			Phase: phase, Name: e.Step, Ended: now, Tries: e.Attempts, Outcome: StepFailed, Error: e.Error,
-			Outputs: e.Outputs, reason: e.Reason,
-		})
-	}
-}
-
-// add adds a step, in place of its failure in an earlier run.
-func (s *steps) add(step Step) {
-	delete(s.tries, step.Name)
-	s.list = slices.DeleteFunc(s.list, func(old Step) bool { // a resume has run it again
+// addStep adds a step, in place of its failure in an earlier run.
+func (j *Job) addStep(step Step) {
+	delete(j.tries, step.Name)
+	j.Steps = slices.DeleteFunc(j.Steps, func(old Step) bool { // a resume has run it again
 		return old.Outcome == StepFailed && old.Phase == step.Phase && old.Name == step.Name
 	})
-	if len(s.list) < stepsKept {
-		s.list = append(s.list, step)
+	if len(j.Steps) < stepsKept {
+		j.Steps = append(j.Steps, step)
 	}
 }
 

@@ -43,7 +43,7 @@ type Job struct {
 	byID map[string]*Attempt // the same by item id
 
 	// The items whose work waits to be merged, by index.
-	merging map[int]queued
+	merging map[int]Queued
 
 	// The last lines of running commands, by item id. Output has them; the log has not.
 	printed map[string]printedLine
@@ -54,17 +54,27 @@ type Job struct {
 	// The items between two attempts, by index.
 	waiting map[int]waitingItem
 
-	circuit circuit
+	// The breakers that have ever opened.
+	breakers map[breakerID]*Breaker
 
-	// The records of what holds the job back, by the name of their events.Hold, and when that was so.
-	held  map[string]events.Record
-	holds periods
+	// How often breakers have opened, by their scope.
+	Openings map[string]int
+
+	// The records of what holds the job back, by the name of their events.Hold.
+	held map[string]events.Record
+
+	// When something held back starts, and when breakers were open, and half-open.
+	HoldPeriods, BreakerPeriods Periods
 
 	// What the agents of each item have cost, by index. It is nil while no agent has ended.
 	costs map[int]*ItemCost
 
+	// The finished steps that run once, in order, the first stepsKept. A step that ran again after a failure appears
+	// once, with its last outcome.
+	Steps []Step
+	tries map[string]int // of the steps that have not ended, that failed
+
 	speed   speed
-	steps   steps
 	atItems bool // see AtItems
 
 	// The records from before this run were not shown. See Resumed.
@@ -275,10 +285,9 @@ type printedLine struct{ step, text string }
 func New() *Job {
 	return &Job{
 		Ending: Ending{State: jobs.Running}, running: map[int]*Attempt{}, byID: map[string]*Attempt{},
-		merging: map[int]queued{},
-		printed: map[string]printedLine{}, held: map[string]events.Record{},
-		waiting: map[int]waitingItem{},
-		circuit: circuit{breakers: map[circuitID]*Breaker{}},
+		merging: map[int]Queued{}, printed: map[string]printedLine{}, held: map[string]events.Record{},
+		waiting: map[int]waitingItem{}, breakers: map[breakerID]*Breaker{}, Openings: map[string]int{},
+		tries: map[string]int{}, Measures: Measures{Retried: Retried{Types: map[retry.Type]int{}}},
 	}
 }
 

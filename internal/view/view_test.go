@@ -196,7 +196,7 @@ func TestStepsThatRunOnceAreListedWithTheirEnds(t *testing.T) {
 		events.PhaseStarted{Phase: "reduce"}, events.StepFailed{Step: "sum", Attempts: 3, Action: "stop", Error: "exit code 1"},
 	)
 	var got []string
-	for _, s := range j.Steps() {
+	for _, s := range j.Steps {
 		got = append(got, fmt.Sprintf("%s %s %d %s %s", s.Phase, s.Name, s.Tries, s.Outcome, s.Error))
 	}
 	want := []string{"setup get 2 done ", "setup try 1 failed, job continued ", "setup not 0 left out ", "reduce sum 3 failed exit code 1"}

@@ -74,7 +74,7 @@ func draw(records iter.Seq2[events.Record, error], now time.Time, most int) (cha
 		Job: p.job, Throughput: p.throughput(), Busy: p.busy(), Slots: p.slots(), Left: p.left,
 		Queue: p.mergeQueue(), Lengths: lengths(p.job.Durations.Cells()), Held: map[string]*hold{},
 	}
-	for _, b := range p.job.HoldPeriods() {
+	for _, b := range p.job.HoldPeriods.List {
 		h, _ := events.HoldOf(b.Event)
 		if c.Held[h.Name] == nil {
 			c.Held[h.Name] = &hold{Text: events.Say(b.Record).Clause()}
@@ -196,7 +196,7 @@ func (p *plot) busy() chart {
 // background draws when something held back starts, and when breakers were not closed.
 func (p *plot) background(c *chart) {
 	for class, list := range check.ByKey(map[string][]view.Period{
-		"breaker": p.job.BreakerPeriods(), "pause": p.job.HoldPeriods(),
+		"breaker": p.job.BreakerPeriods.List, "pause": p.job.HoldPeriods.List,
 	}) {
 		for _, b := range list[:min(len(list), holdsDrawn)] {
 			begin, long := p.during(b)

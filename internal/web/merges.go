@@ -43,10 +43,10 @@ func (p *plot) track(row float64, from, to time.Time, class, title string) {
 func (p *plot) mergeQueue() chart {
 	for _, v := range p.job.Merges.Verifies.List {
 		class, outcome := "ok", " passed"
-		if !v.Passed {
-			class, outcome = "bad", " failed: "+v.Error
+		if !v.End.Passed {
+			class, outcome = "bad", " failed: "+v.End.Error
 		}
-		p.track(1, v.Began, v.Began.Add(v.Duration), class, "verify of "+namesOf(v.ItemIDs)+outcome)
+		p.track(1, v.Began, v.Began.Add(time.Duration(v.End.DurationMS)), class, "verify of "+namesOf(v.ItemIDs)+outcome)
 	}
 	if v := p.job.Merges.Verifying; v != nil {
 		p.track(1, v.Began, p.job.Last, "unended", "verify of "+namesOf(v.ItemIDs)+" is running")

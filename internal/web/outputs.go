@@ -192,7 +192,7 @@ func stepEntries(place jobs.Job, phase, step string) (iter.Seq2[outputs.Entry, e
 		return nil, err
 	}
 	q := outputs.Query{Step: step}
-	for _, known := range seen.Steps() {
+	for _, known := range seen.Steps {
 		if known.Phase == phase && known.Name == step && known.Outputs != nil {
 			q.Span = *known.Outputs
 		}

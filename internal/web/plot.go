@@ -163,7 +163,8 @@ func (p *plot) count(column int) {
 	p.running.set(column, min(running, slots))
 	p.allowed.set(column, slots)
 	p.waiting.set(column, p.job.Retrying())
-	p.merging.set(column, p.job.Unmerged())
+	merging, _ := p.job.Merging(p.job.Last)
+	p.merging.set(column, merging)
 }
 
 // close adds an attempt that is over, or goes on at the end of the log. One that ends soon is placed nowhere before.
