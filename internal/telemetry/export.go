@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,11 +117,11 @@ type exporter struct {
 	// What was sent of each signal.
 	spans, logs, points gate
 
-	// The providers of the SDK. Each is nil if the environment turns its signal off.
-	traces *sdktrace.TracerProvider
+	// They end the providers of the SDK, each unless the environment turns its signal off.
+	ends []func(context.Context) error
 
-	metering *sdkmetric.MeterProvider
-	logging  *sdklog.LoggerProvider
+	// Sends the log records that were made. It is nil if none are exported.
+	flush func(context.Context) error
 
 	// When it ends, nothing is sent any more.
 	sending context.Context
@@ -277,12 +278,13 @@ func (x *exporter) openTraces(ctx context.Context, env Environ, res *resource.Re
 	if err != nil {
 		return err
 	}
-	x.traces = sdktrace.NewTracerProvider(
+	traces := sdktrace.NewTracerProvider(
 		sdktrace.WithResource(res), sdktrace.WithIDGenerator(derived{}),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
 		sdktrace.WithBatcher(spanGate{exp, &x.spans}, sdktrace.WithBlocking(), sdktrace.WithBatchTimeout(time.Second)),
 	)
-	x.tracer.spanner = x.traces.Tracer("prodigy", trace.WithInstrumentationVersion(x.o.Version))
+	x.tracer.spanner = traces.Tracer("prodigy", trace.WithInstrumentationVersion(x.o.Version))
+	x.ends = append(x.ends, traces.Shutdown)
 	return nil
 }
 
@@ -300,8 +302,8 @@ func (x *exporter) openMetrics(ctx context.Context, env Environ, res *resource.R
 	if env["OTEL_METRIC_EXPORT_INTERVAL"] == "" {
 		reading = append(reading, sdkmetric.WithInterval(metricsEvery))
 	}
-	x.metering = sdkmetric.NewMeterProvider(sdkmetric.WithResource(res),
-		sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metricGate{exp, &x.points}, reading...)))
+	x.ends = append(x.ends, sdkmetric.NewMeterProvider(sdkmetric.WithResource(res),
+		sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metricGate{exp, &x.points}, reading...))).Shutdown)
 	return nil
 }
 
@@ -321,9 +323,10 @@ func (x *exporter) openLogs(ctx context.Context, env Environ, res *resource.Reso
 	if err != nil {
 		return err
 	}
-	x.logging = sdklog.NewLoggerProvider(sdklog.WithResource(res),
+	logging := sdklog.NewLoggerProvider(sdklog.WithResource(res),
 		sdklog.WithProcessor(sdklog.NewBatchProcessor(logGate{exp, &x.logs}, sdklog.WithMaxQueueSize(2*logsAtOnce))))
-	x.tracer.logger = x.logging.Logger("prodigy", log.WithInstrumentationVersion(x.o.Version))
+	x.tracer.logger = logging.Logger("prodigy", log.WithInstrumentationVersion(x.o.Version))
+	x.ends, x.flush = append(x.ends, logging.Shutdown), logging.ForceFlush
 	return nil
 }
 
@@ -343,22 +346,16 @@ func (x *exporter) apply(ctx context.Context, r events.Record) {
 	}
 	x.counts.observe([]events.Record{r})
 	x.tracer.apply(r)
-	if n, _ := x.logs.get(); x.logging != nil && n.Made-n.Sent-n.Lost >= logsAtOnce {
-		_ = x.logging.ForceFlush(ctx) // the gate knows of the error
+	if n, _ := x.logs.get(); x.flush != nil && n.Made-n.Sent-n.Lost >= logsAtOnce {
+		_ = x.flush(ctx) // the gate knows of the error
 	}
 }
 
 // close sends what is left.
 func (x *exporter) close(ctx context.Context) {
 	var all sync.WaitGroup // the gates know of their errors
-	if x.traces != nil {
-		all.Go(func() { _ = x.traces.Shutdown(ctx) })
-	}
-	if x.logging != nil {
-		all.Go(func() { _ = x.logging.Shutdown(ctx) })
-	}
-	if x.metering != nil {
-		all.Go(func() { _ = x.metering.Shutdown(ctx) })
+	for _, end := range x.ends {
+		all.Go(func() { _ = end(ctx) })
 	}
 	all.Wait()
 }
@@ -369,10 +366,8 @@ func (x *exporter) report() Report {
 	var spans, logs error
 	r.Spans, spans = x.spans.get()
 	r.Logs, logs = x.logs.get()
-	for _, err := range []error{spans, logs} {
-		if err != nil {
-			r.Error = term.OneLine(err.Error())
-		}
+	if err := cmp.Or(logs, spans); err != nil {
+		r.Error = term.OneLine(err.Error())
 	}
 	return r
 }

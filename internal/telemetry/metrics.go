@@ -278,8 +278,8 @@ func (f *families) add(name, help string, samples ...sample) {
 }
 
 // is returns a sample with labels, which are given as names and values.
-func (f *families) is(value float64, labels ...string) sample {
-	s := sample{labels: []label{f.workflow}, value: value}
+func is[N int | int64 | float64](f *families, value N, labels ...string) sample {
+	s := sample{labels: []label{f.workflow}, value: float64(value)}
 	for pair := range slices.Chunk(labels, 2) {
 		s.labels = append(s.labels, label{pair[0], pair[1]})
 	}
@@ -289,14 +289,14 @@ func (f *families) is(value float64, labels ...string) sample {
 // by returns a sample for each count.
 func by[K ~string](f *families, label string, counts map[K]int) (list []sample) {
 	for name, n := range check.ByKey(counts) {
-		list = append(list, f.is(float64(n), label, string(name)))
+		list = append(list, is(f, n, label, string(name)))
 	}
 	return list
 }
 
 // of returns a sample of a histogram.
 func (f *families) of(d distribution, labels ...string) sample {
-	s := f.is(0, labels...)
+	s := is(f, 0, labels...)
 	s.counts = &d
 	return s
 }
@@ -304,27 +304,27 @@ func (f *families) of(d distribution, labels ...string) sample {
 // ofJob adds what the job is, its state, and the numbers of its items.
 func (m *Metrics) ofJob(f *families, now time.Time) {
 	v := m.view
-	f.add("prodigy_job_info", "Information about the job.", f.is(1, "job_id", v.ID, "mode", v.Mode))
+	f.add("prodigy_job_info", "Information about the job.", is(f, 1, "job_id", v.ID, "mode", v.Mode))
 	var states []sample
 	for _, s := range []jobs.State{jobs.Running, jobs.Completed, jobs.Failed, jobs.Stopped, jobs.Cancelled} {
-		states = append(states, f.is(oneIf(v.State == s), "state", string(s)))
+		states = append(states, is(f, oneIf(v.State == s), "state", string(s)))
 	}
 	f.add("prodigy_job_state", "State of the job: 1 for the current state, 0 for all others.", states...)
 	f.add("prodigy_job_start_time_seconds", "Start time of the current run, in seconds since the Unix epoch.",
-		f.is(float64(v.RunBegan.UnixMicro())/1e6))
+		is(f, float64(v.RunBegan.UnixMicro())/1e6))
 	running, waiting := v.Running(now), v.Waiting(now)
 	merging, _ := v.Merging(now)
 	items := []sample{
-		f.is(float64(max(v.ToGo()-running-waiting-merging, 0)), "state", "pending"),
-		f.is(float64(running), "state", "running"),
-		f.is(float64(waiting), "state", "waiting"),
-		f.is(float64(v.Counts.Successful), "state", "succeeded"),
-		f.is(float64(v.Counts.Failed), "state", "failed"),
-		f.is(float64(v.Counts.Skipped), "state", "skipped"),
-		f.is(float64(v.Counts.Rejected), "state", "rejected"),
+		is(f, max(v.ToGo()-running-waiting-merging, 0), "state", "pending"),
+		is(f, running, "state", "running"),
+		is(f, waiting, "state", "waiting"),
+		is(f, v.Counts.Successful, "state", "succeeded"),
+		is(f, v.Counts.Failed, "state", "failed"),
+		is(f, v.Counts.Skipped, "state", "skipped"),
+		is(f, v.Counts.Rejected, "state", "rejected"),
 	}
 	if merging > 0 {
-		items = append(items, f.is(float64(merging), "state", "merging"))
+		items = append(items, is(f, merging, "state", "merging"))
 	}
 	f.add("prodigy_items", "Number of items by state.", items...)
 }
@@ -335,7 +335,7 @@ func (m *Metrics) ofAttempts(f *families) {
 	f.add("prodigy_attempt_failures_total", "Failed attempts by error type.", by(f, "error_type", m.failures)...)
 	f.add("prodigy_retries_total", "Retries of items and steps, by error type of the preceding failure.",
 		by(f, "error_type", m.view.Retried.Types)...)
-	f.add("prodigy_dead_letters_total", "Number of dead-lettered items.", f.is(float64(m.letters)))
+	f.add("prodigy_dead_letters_total", "Number of dead-lettered items.", is(f, m.letters))
 	f.add("prodigy_attempt_duration_seconds", "Duration of attempts.", f.of(m.took))
 	var steps []sample
 	for name, took := range check.ByKey(m.steps) {
@@ -348,29 +348,25 @@ func (m *Metrics) ofAttempts(f *families) {
 // ofLimits adds how much may run and start, and what holds starts back.
 func (m *Metrics) ofLimits(f *families, now time.Time) {
 	v := m.view
-	slots := v.MaxParallel
-	if v.Limit != nil {
-		slots = v.Limit.Limit
-	}
-	f.add("prodigy_slots", "Maximum number of items that run at a time.", f.is(float64(slots)))
-	f.add("prodigy_slots_used", "Number of slots in use.", f.is(float64(v.Running(now))))
+	f.add("prodigy_slots", "Maximum number of items that run at a time.", is(f, v.Slots()))
+	f.add("prodigy_slots_used", "Number of slots in use.", is(f, v.Running(now)))
 	if v.Limit != nil && v.Limit.Rate > 0 {
 		f.add("prodigy_adapted_starts_per_second", "Starts per second allowed by the adaptive limit.",
-			f.is(v.Limit.Rate))
+			is(f, v.Limit.Rate))
 	}
 	var rates []sample
 	for _, r := range v.Rates {
-		rates = append(rates, f.is(r.PerSecond, "per", r.Per, "step", r.Step))
+		rates = append(rates, is(f, r.PerSecond, "per", r.Per, "step", r.Step))
 	}
 	f.add("prodigy_rate_starts_per_second",
 		"Starts per second allowed by a rate limit of the workflow: "+
 			"of items or of a step, and of each key if it has per.", rates...)
 	f.add("prodigy_rate_wait_seconds_total", "Total time that items with a slot waited for a rate limit.",
-		f.is(m.waited.Seconds()))
+		is(f, m.waited.Seconds()))
 	f.add("prodigy_starts_held", "1 while no items may start, by cause: windows, guards, or person (paused).",
-		f.is(oneIf(v.IsHeld("guards")), "by", "guards"),
-		f.is(oneIf(v.IsHeld(events.ByPerson)), "by", "person"),
-		f.is(oneIf(v.IsHeld("windows")), "by", "windows"))
+		is(f, oneIf(v.IsHeld("guards")), "by", "guards"),
+		is(f, oneIf(v.IsHeld(events.ByPerson)), "by", "person"),
+		is(f, oneIf(v.IsHeld("windows")), "by", "windows"))
 }
 
 // ofBreakers adds how the breakers are that have opened.
@@ -386,8 +382,8 @@ func (m *Metrics) ofBreakers(f *families) {
 	var states []sample
 	for _, scope := range slices.Sorted(maps.Keys(m.view.Openings)) {
 		for _, state := range []view.BreakerState{view.HalfOpen, view.Open} {
-			n := float64(counts[standing{scope, state}])
-			states = append(states, f.is(n, "scope", scope, "state", string(state)))
+			n := counts[standing{scope, state}]
+			states = append(states, is(f, n, "scope", scope, "state", string(state)))
 		}
 	}
 	f.add("prodigy_breakers", "Open and half-open circuit breakers, by scope, once a breaker of the scope has opened.",
@@ -401,20 +397,20 @@ func (m *Metrics) ofAgents(f *families) {
 	t := m.view.Spent
 	var costs []sample
 	for preset, spent := range check.ByKey(t.Presets) {
-		costs = append(costs, f.is(float64(spent.Cost)/float64(limit.Dollar), "preset", preset))
+		costs = append(costs, is(f, float64(spent.Cost)/float64(limit.Dollar), "preset", preset))
 	}
 	f.add("prodigy_agent_cost_usd_total", "Total known cost of AI agents.", costs...)
-	f.add("prodigy_agent_runs_total", "Number of AI agent runs.", f.is(float64(t.Agents)))
+	f.add("prodigy_agent_runs_total", "Number of AI agent runs.", is(f, t.Agents))
 	f.add("prodigy_agent_runs_unknown_cost_total", "Number of AI agent runs of unknown cost.",
-		f.is(float64(t.Unknown)))
+		is(f, t.Unknown))
 	f.add("prodigy_agent_tokens_total", "Total known token use of AI agents.",
-		f.is(float64(t.Tokens.Cached), "kind", "cached"),
-		f.is(float64(t.Tokens.Input), "kind", "input"),
-		f.is(float64(t.Tokens.Output), "kind", "output"))
+		is(f, t.Tokens.Cached, "kind", "cached"),
+		is(f, t.Tokens.Input, "kind", "input"),
+		is(f, t.Tokens.Output, "kind", "output"))
 }
 
 // oneIf returns 1 if b is true, else 0.
-func oneIf(b bool) float64 {
+func oneIf(b bool) int {
 	if b {
 		return 1
 	}

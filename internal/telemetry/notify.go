@@ -47,7 +47,7 @@ type Target struct {
 
 // Sender sends a message once.
 type Sender interface {
-	// Send returns a *permanentError if another try would end alike.
+	// Send returns a *refusedError if another try would end alike, or the receiver has said when to try again.
 	Send(ctx context.Context, id string, body []byte) error
 
 	// String names the receiver, without what may be secret.
@@ -207,17 +207,8 @@ func (g *gathered) encode(job jobs.Job, receiver int, workflow string) (line, []
 	return line{Receiver: receiver, ID: id, State: sending, From: g.from, To: g.to}, data, err
 }
 
-// permanentError is a failure that another try would not mend.
-type permanentError struct{ error }
-
-// Unwrap returns the failure itself.
-func (e *permanentError) Unwrap() error { return e.error }
-
-// laterError is a failure after which the receiver has said when to try again.
-type laterError struct {
+// refusedError is a failure about which it is known when another try may mend it.
+type refusedError struct {
 	error
-	after time.Duration
+	after time.Duration // 0: never
 }
-
-// Unwrap returns the failure itself.
-func (e *laterError) Unwrap() error { return e.error }

@@ -190,7 +190,7 @@ func TestAFailedMessageIsTriedAgainAndKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newTestJob(t)
 		down := errors.New("away")
-		flaky, gone, silent := &inbox{failures: []error{down, down}}, &inbox{failures: []error{&permanentError{errors.New("404")}}}, &inbox{hangs: true}
+		flaky, gone, silent := &inbox{failures: []error{down, down}}, &inbox{failures: []error{&refusedError{error: errors.New("404")}}}, &inbox{hangs: true}
 		n := j.notifier(time.Minute, workflow.Moments(), flaky, gone, silent)
 		began := time.Now()
 		n.observe(j.records(slices.Concat([]events.Event{events.JobStarted{}}, letter("a"), []events.Event{events.JobCompleted{}})...))
@@ -364,7 +364,7 @@ func TestWebhooks(t *testing.T) {
 	if request.body != `{"test": 2432232314}` || request.header.Get("webhook-id") != "msg_1" || !strings.HasPrefix(request.header.Get("webhook-signature"), "v1,") {
 		t.Errorf("%+v", request)
 	}
-	var later *laterError
+	var later *refusedError
 	if err := post("/busy", ""); !errors.As(err, &later) || later.after != 7*time.Second {
 		t.Errorf("busy: %v", err)
 	}
@@ -372,8 +372,8 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("signed without a key: %v", h)
 	}
 	for _, path := range []string{"/gone", "/moved"} {
-		var permanent *permanentError
-		if err := post(path, "PLAIN"); !errors.As(err, &permanent) {
+		var permanent *refusedError
+		if err := post(path, "PLAIN"); !errors.As(err, &permanent) || permanent.after != 0 {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/process"
 )
 
 // Bounds of the tries to send a message.
@@ -132,21 +133,16 @@ func deliver(ctx context.Context, s Sender, id string, body []byte) error {
 		if late && err != nil {
 			err = fmt.Errorf("no response within %s", sendLimit)
 		}
-		var permanent *permanentError
-		if err == nil || errors.As(err, &permanent) || try == maxTries {
+		refused, _ := errors.AsType[*refusedError](err)
+		if err == nil || refused != nil && refused.after == 0 || try == maxTries {
 			return err
 		}
 		wait := delay + rand.N(delay/4)
-		var later *laterError
-		if errors.As(err, &later) {
-			wait = max(wait, min(later.after, maxDelay))
+		if refused != nil {
+			wait = max(wait, min(refused.after, maxDelay))
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if process.Sleep(ctx, wait) != nil {
 			return err
-		case <-timer.C:
 		}
 		delay = min(2*delay, maxDelay)
 	}

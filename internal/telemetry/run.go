@@ -14,10 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
-	"prodigy/internal/limit"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
@@ -177,20 +175,6 @@ func (r *Run) begin(first events.Record) {
 			From: first.Seq, Over: r.over, Patience: flushPatience, Metrics: r.Metrics,
 		})
 	}()
-}
-
-// Earlier takes what the earlier runs of a resumed job have done.
-func (r *Run) Earlier(m errorpolicy.Metrics, spent limit.Total) {
-	if r.Metrics != nil {
-		r.Metrics.Earlier(m, spent)
-	}
-}
-
-// Waited adds time in which an item could have started, but for the limit of starts.
-func (r *Run) Waited(d time.Duration) {
-	if r.Metrics != nil {
-		r.Metrics.Waited(d)
-	}
 }
 
 // Close tells what is left, and says what was not told. It gives up when ctx ends.

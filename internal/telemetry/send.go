@@ -40,10 +40,7 @@ func Resolve(w *workflow.Workflow, found settings.Settings, dir string, environ 
 			s, err = newWebhook(r, found)
 		}
 		if err != nil {
-			problems = append(problems, workflow.Problem{
-				File: w.File, Line: r.Pos.Line, Col: r.Pos.Col,
-				Message: "notify: " + err.Error(),
-			})
+			problems = append(problems, w.ProblemAt(r.Pos, "notify: "+err.Error()))
 			continue
 		}
 		targets = append(targets, Target{r, s})
@@ -107,7 +104,7 @@ const maxAnswer = 4 << 10
 func (w *webhook) Send(ctx context.Context, id string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
-		return &permanentError{errors.New("invalid URL")}
+		return &refusedError{error: errors.New("invalid URL")}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "prodigy")
@@ -129,11 +126,11 @@ func (w *webhook) Send(ctx context.Context, id string, body []byte) error {
 	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout,
 		code == http.StatusTooEarly:
 		if seconds, e := strconv.Atoi(res.Header.Get("Retry-After")); e == nil && seconds > 0 {
-			err = &laterError{err, time.Duration(min(seconds, 3600)) * time.Second}
+			err = &refusedError{err, time.Duration(min(seconds, 3600)) * time.Second}
 		}
 		return err
 	}
-	return &permanentError{err}
+	return &refusedError{error: err}
 }
 
 // sign sets the headers of a message, as
@@ -187,11 +184,11 @@ func (c command) Send(ctx context.Context, id string, body []byte) error {
 	case err != nil:
 		return err
 	case exit.Start != nil:
-		return &permanentError{exit.Start}
+		return &refusedError{error: exit.Start}
 	case exit.Signal != "":
 		return fmt.Errorf("killed by %s", exit.Signal)
 	case exit.Code == 126, exit.Code == 127: // the shell cannot run it
-		return &permanentError{errors.New(term.Shorten(stderr.Text(), maxText))}
+		return &refusedError{error: errors.New(term.Shorten(stderr.Text(), maxText))}
 	case exit.Code != 0:
 		text := fmt.Sprintf("exit code %d", exit.Code)
 		if said := term.Shorten(stderr.Text(), maxText); said != "" {

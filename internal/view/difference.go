@@ -21,10 +21,10 @@ func Difference(d events.Difference) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{d.Changed, "changed" + by(d)}, {d.New, "new"}, {d.Failed, "failed before"}, {d.Forced, "forced"}, {
-		d.LeftOut,
-		"left out",
-	}, {d.Gone, "gone"}} {
+	}{
+		{d.Changed, "changed" + by(d)}, {d.New, "new"}, {d.Failed, "failed before"}, {d.Forced, "forced"},
+		{d.LeftOut, "left out"}, {d.Gone, "gone"},
+	} {
 		if c.n > 0 {
 			words = append(words, fmt.Sprintf("%d %s", c.n, c.what))
 		}
@@ -32,11 +32,16 @@ func Difference(d events.Difference) string {
 	return strings.Join(words, ", ")
 }
 
+// mostFirst returns what was counted, the most frequent first.
+func mostFirst[K cmp.Ordered](counts map[K]int) []K {
+	return slices.SortedFunc(maps.Keys(counts), func(a, b K) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+}
+
 // by names the parts by which most items have changed.
 func by(d events.Difference) string {
-	parts := slices.SortedFunc(maps.Keys(d.By), func(a, b string) int {
-		return cmp.Or(cmp.Compare(d.By[b], d.By[a]), cmp.Compare(a, b))
-	})
+	parts := mostFirst(d.By)
 	more := d.ByMore
 	for _, part := range parts[min(partsShown, len(parts)):] {
 		more += d.By[part]

@@ -164,9 +164,7 @@ func (p *LogPrinter) headingOf(e outputs.Entry) string {
 // lines adds the whole lines of an entry, each with its prefix.
 func (p *LogPrinter) lines(b *bytes.Buffer, e outputs.Entry) {
 	if e.Missing > 0 {
-		for _, s := range []outputs.Stream{outputs.Stdout, outputs.Stderr} {
-			p.flush(b, logStream{e.Source, s})
-		}
+		p.flush(b, e.Source)
 		b.WriteString(p.prefixOf(e.Source, "=") + fmt.Sprintf("%d bytes dropped\n", e.Missing))
 	}
 	for _, part := range e.Printed {
@@ -188,20 +186,21 @@ func (p *LogPrinter) lines(b *bytes.Buffer, e outputs.Entry) {
 	if e.End == nil {
 		return
 	}
-	for _, s := range []outputs.Stream{outputs.Stdout, outputs.Stderr} {
-		p.flush(b, logStream{e.Source, s})
-	}
+	p.flush(b, e.Source)
 	if end := e.End.Trouble(); end != "" {
 		b.WriteString(p.prefixOf(e.Source, "=") + p.look.Paint(term.Red, end) + "\n")
 	}
 }
 
-// flush adds the incomplete line of a stream.
-func (p *LogPrinter) flush(b *bytes.Buffer, k logStream) {
-	if rest := p.open[k]; len(rest) > 0 {
-		p.line(b, k, rest)
+// flush adds the incomplete lines of a command.
+func (p *LogPrinter) flush(b *bytes.Buffer, s outputs.Source) {
+	for _, stream := range []outputs.Stream{outputs.Stdout, outputs.Stderr} {
+		k := logStream{s, stream}
+		if rest := p.open[k]; len(rest) > 0 {
+			p.line(b, k, rest)
+		}
+		delete(p.open, k)
 	}
-	delete(p.open, k)
 }
 
 // line adds one line with its prefix, without a carriage return at its end.

@@ -43,13 +43,13 @@ func PrintedOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 	if lost.IsZero() {
 		lost = begun
 	}
-	rest := int64(-1) // from where on everything is read
 	if !lost.IsZero() {
-		rest = outputs.Since(job.OutputsDir(), lost)
-		for len(spans) > 0 && spans[len(spans)-1].Offset+spans[len(spans)-1].Length > rest {
-			rest = min(rest, spans[len(spans)-1].Offset)
-			spans = spans[:len(spans)-1]
+		rest := outputs.Since(job.OutputsDir(), lost) // from where on everything is read
+		for n := len(spans) - 1; n >= 0 && spans[n].Offset+spans[n].Length > rest; n-- {
+			rest = min(rest, spans[n].Offset)
+			spans = spans[:n]
 		}
+		spans = append(spans, outputs.Span{Offset: rest})
 	}
 	return func(yield func(outputs.Entry, error) bool) {
 		for _, span := range spans {
@@ -58,15 +58,6 @@ func PrintedOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 				if !yield(e, err) {
 					return
 				}
-			}
-		}
-		if rest < 0 {
-			return
-		}
-		q.Span = outputs.Span{Offset: rest}
-		for e, err := range outputs.Read(job.OutputsDir(), q) {
-			if !yield(e, err) {
-				return
 			}
 		}
 	}

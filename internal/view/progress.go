@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -148,7 +147,7 @@ func (g Progress) bar(j *Job, width int, counts []string) string {
 func wide(parts []string) int {
 	n := 0
 	for _, part := range parts {
-		n += 2 + term.Width(part)
+		n += term.Width(term.Prefixed("  ", part))
 	}
 	return n
 }
@@ -301,13 +300,11 @@ const enoughItems = 5
 
 // rateText prints a rate per second, or per minute or hour if it is low.
 func rateText(rate float64) string {
-	for _, unit := range []struct {
-		name    string
-		seconds float64
-	}{{"s", 1}, {"min", 60}} {
-		if rate*unit.seconds >= 1 {
-			return fmt.Sprintf("%.1f/%s", rate*unit.seconds, unit.name)
-		}
+	switch {
+	case rate >= 1:
+		return fmt.Sprintf("%.1f/s", rate)
+	case rate*60 >= 1:
+		return fmt.Sprintf("%.1f/min", rate*60)
 	}
 	return fmt.Sprintf("%.1f/h", rate*3600)
 }
@@ -334,13 +331,9 @@ func NextRetry(j *Job, now time.Time) string {
 // RetryCounts returns the number of retries, next, and the number for each type of failure, as in "42
 // retries, next in 2s: 30 network, 12 timeout". It is "" if there is nothing to say.
 func RetryCounts(j *Job, next string) string {
-	types := slices.SortedFunc(maps.Keys(j.Retried.Types), func(a, b retry.Type) int {
-		return cmp.Or(cmp.Compare(j.Retried.Types[b], j.Retried.Types[a]), cmp.Compare(a, b))
+	words := check.Each(mostFirst(j.Retried.Types), func(t retry.Type) string {
+		return fmt.Sprintf("%d %s", j.Retried.Types[t], t)
 	})
-	words := make([]string, len(types))
-	for i, t := range types {
-		words[i] = fmt.Sprintf("%d %s", j.Retried.Types[t], t)
-	}
 	text := fmt.Sprintf("%d retries", j.Retries)
 	switch {
 	case j.Retries == 1:
@@ -435,26 +428,23 @@ func (g Progress) RunningLines(j *Job, now time.Time, width, most int) []string 
 // attempt returns a line about an agent that runs. What it is called and what it has printed share the room
 // that is left.
 func (g Progress) attempt(a Attempt, now time.Time, width int) string {
-	head, details := "  running "+term.Visible(a.ItemID), []string{Rough(now.Sub(a.Began))}
-	if a.Step != "" {
-		details = append(details, "step "+term.Visible(a.Step))
-	}
-	if where := a.Where(); where != "" {
-		details = append(details, term.Visible(where))
-	}
+	head, waits, number := "  waiting ", "", ""
 	switch {
 	case a.AwaitsWorker(now):
-		head = "  waiting " + term.Visible(a.ItemID)
-		details = append(details, "for a worker")
+		waits = "for a worker"
 	case a.Held:
-		head = "  waiting " + term.Visible(a.ItemID)
-		details = append(details, "next attempt after the job continues")
+		waits = "next attempt after the job continues"
 	case a.Due.After(now):
-		head = "  waiting " + term.Visible(a.ItemID)
-		details = append(details, "retry in "+Rough(a.Due.Sub(now)))
+		waits = "retry in " + Rough(a.Due.Sub(now))
+	default:
+		head = "  running "
 	}
+	head += term.Visible(a.ItemID)
 	if a.Number > 1 {
-		details = append(details, fmt.Sprintf("attempt %d", a.Number))
+		number = fmt.Sprintf("attempt %d", a.Number)
+	}
+	details := []string{
+		Rough(now.Sub(a.Began)), term.Prefixed("step ", term.Visible(a.Step)), term.Visible(a.Where()), waits, number,
 	}
 	printed := g.lastLine(a.Printed)
 	room := width - term.Width(head) - wide(details)
