@@ -122,11 +122,7 @@ type numbers struct{ least, most int }
 
 // ReadText reads a whole number or a range of them, as in 3-5.
 func (n *numbers) ReadText(text string) (err error) {
-	first, last, ranged := strings.Cut(text, "-")
-	n.least, err = strconv.Atoi(first)
-	if n.most = n.least; ranged && err == nil {
-		n.most, err = strconv.Atoi(last)
-	}
+	n.least, n.most, err = fromTo(text)
 	if err != nil || n.most < n.least {
 		return check.Want("an integer or a range such as 3-5")
 	}

@@ -63,10 +63,8 @@ func ChooseInput(w *workflow.Workflow, c mapreduce.Config, real jobs.Home, file 
 	switch {
 	case given != nil:
 		m.Input, m.JSONPath = workflow.Input{Items: given, Pos: in.Pos}, workflow.Text{}
-		return &own, nil
 	case file == "-":
 		m.Input = workflow.Input{Stdin: true, Pos: in.Pos}
-		return &own, nil
 	case file != "":
 		path, err := filepath.Abs(file)
 		if err == nil {
@@ -79,21 +77,19 @@ func ChooseInput(w *workflow.Workflow, c mapreduce.Config, real jobs.Home, file 
 		if !strings.Contains(filepath.Base(path), ".") {
 			m.Input.Format = in.Format
 		}
-		return &own, nil
 	case in.Job != "":
 		path := filepath.Join(c.Home.Root, "input.jsonl")
 		c.Home = real
 		m.Input = workflow.Input{File: []string{path}, Format: "jsonl", Pos: in.Pos}
 		return &own, writeResults(path, c, w)
-	}
-	env := c.ItemsEnv()
-	if name, _, free := items.Source(in, env); !free {
-		return nil, &InputError{fmt.Errorf(
-			"%s:%d: items come from a command (%s), which simulate does not run; use --items FILE",
-			term.Visible(w.File), in.Pos.Line, term.Visible(term.Ellipsis(name, 60)))}
-	}
-	if w.Setup == nil {
-		if found := items.CheckInput(&m, env); len(found) > 0 {
+	default:
+		env := c.ItemsEnv()
+		if name, _, free := items.Source(in, env); !free {
+			return nil, &InputError{fmt.Errorf(
+				"%s:%d: items come from a command (%s), which simulate does not run; use --items FILE",
+				term.Visible(w.File), in.Pos.Line, term.Visible(term.Ellipsis(name, 60)))}
+		}
+		if found := items.CheckInput(&m, env); w.Setup == nil && len(found) > 0 {
 			found[0].File = w.File
 			return nil, &workflow.InvalidError{Problems: found}
 		}

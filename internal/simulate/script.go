@@ -108,15 +108,22 @@ type span struct {
 	last  int // 0 without an end
 }
 
+// fromTo reads a whole number, or a range of them as in 3-5.
+func fromTo(text string) (first, last int, err error) {
+	from, to, ranged := strings.Cut(text, "-")
+	first, err = strconv.Atoi(from)
+	if last = first; ranged && err == nil {
+		last, err = strconv.Atoi(to)
+	}
+	return first, last, err
+}
+
 // ReadText reads 2, 2-4 or 2-.
 func (s *span) ReadText(text string) (err error) {
-	first, last, ranged := strings.Cut(text, "-")
-	s.first, err = strconv.Atoi(first)
-	s.last = s.first
-	if ranged && last == "" {
-		s.last = 0
-	} else if ranged && err == nil {
-		s.last, err = strconv.Atoi(last)
+	if from, open := strings.CutSuffix(text, "-"); open {
+		s.first, err = strconv.Atoi(from)
+	} else {
+		s.first, s.last, err = fromTo(text)
 	}
 	if err != nil || s.first < 1 || s.last != 0 && s.last < s.first {
 		return check.Want("a number of at least 1 or a range: 2, 2-4 or 2-")

@@ -40,7 +40,7 @@ func (w *workspaces) Open(_ context.Context, c gitspace.Config, _ gitspace.Start
 	_ []gitspace.Work,
 ) (mapreduce.Space, error) {
 	w.attempts = map[int]agent.Attempt{}
-	return &space{Config: c, workspaces: w, ready: map[int]bool{}}, nil
+	return &space{Config: c, workspaces: w}, nil
 }
 
 // outcome returns how a try ends. The steps that verify a commit end as the Model says of the first of its items for
@@ -76,18 +76,14 @@ func commitOf(parts ...string) string {
 type space struct {
 	gitspace.Config
 	*workspaces
-	ready map[int]bool // slots whose workspace is set up
+	ready sync.Map // slots whose workspace is set up
 }
 
 var _ mapreduce.Space = (*space)(nil)
 
 // Execute runs an attempt. One that succeeds has changed a file.
 func (s *space) Execute(ctx context.Context, inner gitspace.Executor, a agent.Attempt) (agent.Outcome, error) {
-	s.mu.Lock()
-	ready := s.ready[a.Worker]
-	s.ready[a.Worker] = true
-	s.mu.Unlock()
-	if !ready && len(s.Policy.Setup) > 0 {
+	if _, ready := s.ready.LoadOrStore(a.Worker, true); !ready && len(s.Policy.Setup) > 0 {
 		o, err := s.Run(ctx, "setup", s.Dir, a.Base, a.Worker)
 		if o.Failure != nil {
 			failure := *o.Failure
@@ -95,9 +91,7 @@ func (s *space) Execute(ctx context.Context, inner gitspace.Executor, a agent.At
 			o.Failure = &failure
 		}
 		if err != nil || o.Failure != nil {
-			s.mu.Lock()
-			s.ready[a.Worker] = false
-			s.mu.Unlock()
+			s.ready.Delete(a.Worker)
 			return o, err
 		}
 	}

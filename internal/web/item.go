@@ -128,10 +128,9 @@ var endings = map[events.How]struct{ state, class string }{
 func attemptOf(list []*attempt, c *command) *attempt {
 	var found *attempt
 	for _, a := range list {
-		if a.Number != c.Attempt || found != nil && a.Entries[0].Time.After(c.Began) {
-			continue
+		if a.Number == c.Attempt && (found == nil || !a.Entries[0].Time.After(c.Began)) {
+			found = a
 		}
-		found = a
 	}
 	return found
 }

@@ -21,21 +21,15 @@ import (
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
-
-	"prodigy/internal/jobs"
 )
 
 // Handler returns the handler of all routes. Call it once.
 func (s *Server) Handler() http.Handler {
 	s.form = rand.Text()
 	mux := http.NewServeMux()
-	for route, page := range map[string]func(*http.Request, jobs.Job) (page, error){
-		"GET /jobs/{job}":              s.job,
-		"GET /jobs/{job}/items/{item}": s.explain,
-		"GET /jobs/{job}/items":        s.itemOrItems,
-	} {
-		mux.HandleFunc(route, s.show(page))
-	}
+	mux.HandleFunc("GET /jobs/{job}", s.show(s.job))
+	mux.HandleFunc("GET /jobs/{job}/items/{item}", s.show(s.explain))
+	mux.HandleFunc("GET /jobs/{job}/items", s.show(s.itemOrItems))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.list()
 		s.shown(w, r, p, err)
