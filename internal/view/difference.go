@@ -22,8 +22,12 @@ func Difference(d events.Difference) string {
 		n    int
 		what string
 	}{
-		{d.Changed, "changed" + by(d)}, {d.New, "new"}, {d.Failed, "failed before"}, {d.Forced, "forced"},
-		{d.LeftOut, "left out"}, {d.Gone, "gone"},
+		{d.Changed, "changed" + by(d)},
+		{d.New, "new"},
+		{d.Failed, "failed before"},
+		{d.Forced, "forced"},
+		{d.LeftOut, "left out"},
+		{d.Gone, "gone"},
 	} {
 		if c.n > 0 {
 			words = append(words, fmt.Sprintf("%d %s", c.n, c.what))
