@@ -413,11 +413,11 @@ func TestAttemptSurvivesJSON(t *testing.T) {
 	s := captured("one", "echo ${item.n}; exit 3")
 	s.Retry = &retry.Policy{Attempts: 2, RetryOn: []retry.Matcher{{ExitCodes: []int{3}}}}
 	each := forEach(1)
-	each.Foreach.Input.List = []workflow.Element{{JSON: json.RawMessage(`{"a": "<&>"}`)}}
+	each.Foreach.Input.List = []workflow.Element{{JSON: []byte(`{"a": "<&>"}`)}}
 	a := ofItem(s, each)
 	a.Item = json.RawMessage("{\"n\": \"<&>\u2028\", \"m\" : 1.0}")
 	a.Env = []workflow.EnvVar{{Name: "A", Value: workflow.Text{Value: "<\xff\x00\ufffd>"}}}
-	a.Args = []workflow.Argument{{Name: "p", Value: json.RawMessage(`[1, "<"]`)}, {Name: "none"}}
+	a.Args = []workflow.Argument{{Name: "p", Value: []byte(`[1, "<"]`)}, {Name: "none"}}
 	a.SetSpec()
 	b := afterJSON(t, a)
 	same(t, "attempt", b, a)

@@ -42,7 +42,7 @@ func buildForeach(c *compiler, s *step, n scopeNames) command {
 	switch text := f.Input.Command; {
 	case text == nil:
 		for _, e := range f.Input.List {
-			l := listed{raw: e.JSON}
+			l := listed{raw: json.RawMessage(e.JSON)}
 			if e.Text != nil {
 				l.text = c.plain(s, *e.Text, n)
 			}

@@ -133,7 +133,7 @@ func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, repla
 		if err != nil {
 			return settings.Settings{}, refusef("--set: %w", err)
 		}
-		options.Params = append(options.Params, workflow.Argument{Name: name, Value: value}) // the last one counts
+		options.Params = append(options.Params, workflow.Argument{Name: name, Value: []byte(value)}) // the last one counts
 	}
 	found, err := resolve(ctx, w, options)
 	if len(options.Set) > 0 && err != nil {
@@ -158,7 +158,7 @@ func settingsOf(place jobs.Job) (settings.Options, error) {
 func arguments(params map[string]json.RawMessage) []workflow.Argument {
 	var args []workflow.Argument
 	for name, value := range check.ByKey(params) {
-		args = append(args, workflow.Argument{Name: name, Value: value})
+		args = append(args, workflow.Argument{Name: name, Value: []byte(value)})
 	}
 	return args
 }

@@ -310,7 +310,7 @@ func paramsOf(s settings.Settings) map[string]json.RawMessage {
 	params := map[string]json.RawMessage{}
 	for _, arg := range s.Args {
 		if arg.Value != nil {
-			params[arg.Name] = arg.Value
+			params[arg.Name] = json.RawMessage(arg.Value)
 		}
 	}
 	return params

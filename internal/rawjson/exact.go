@@ -37,3 +37,17 @@ func (e *Exact) UnmarshalJSON(data []byte) error {
 	*e = Exact(bytes.Base64)
 	return nil
 }
+
+// Raw is JSON that is kept as an Exact where it is a part of other JSON.
+type Raw []byte
+
+// MarshalJSON implements json.Marshaler.
+func (r Raw) MarshalJSON() ([]byte, error) { return Exact(r).MarshalJSON() }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Raw) UnmarshalJSON(data []byte) error {
+	var e Exact
+	err := e.UnmarshalJSON(data)
+	*r = Raw(e)
+	return err
+}

@@ -32,7 +32,7 @@ func Given(w *workflow.Workflow, files, texts []string) ([]workflow.Argument, er
 	}
 	var given []workflow.Argument
 	for name, value := range check.ByKey(values) {
-		given = append(given, workflow.Argument{Name: name, Value: value})
+		given = append(given, workflow.Argument{Name: name, Value: []byte(value)})
 	}
 	return given, nil
 }
@@ -70,7 +70,7 @@ func ofText(w *workflow.Workflow, text string) (name string, value json.RawMessa
 func (r *resolver) parameters() {
 	given := map[string]json.RawMessage{}
 	for _, p := range r.o.Params {
-		given[p.Name] = p.Value
+		given[p.Name] = json.RawMessage(p.Value)
 	}
 	for _, p := range r.w.Parameters {
 		value := p.Default
@@ -81,6 +81,6 @@ func (r *resolver) parameters() {
 			r.fail(p.Pos, "parameter %s is required; set it with --param %s=…", p.Name, p.Name)
 		}
 		r.known.params[p.Name] = value
-		r.out.Args = append(r.out.Args, workflow.Argument{Name: p.Name, Value: value})
+		r.out.Args = append(r.out.Args, workflow.Argument{Name: p.Name, Value: []byte(value)})
 	}
 }

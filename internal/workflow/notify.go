@@ -13,7 +13,7 @@ type Receiver struct {
 	// what to notify about: `dead_letter`, `breaker_open`, `budget` (used up), `stopped` (the run ended and can
 	// be resumed), `paused` (also `stopped`), `failed`, `done` (the job ended, including failed and cancelled)
 	// and `completed_with_failures`; default all of them
-	On []Moment `yaml:"on"`
+	On []Moment `yaml:"on" empty:"on: must list at least one of dead_letter, breaker_open, budget, stopped, paused, failed, done, completed_with_failures"`
 
 	// URL to which messages are sent as JSON by POST; it can contain parameters and variables, such as
 	// `${SLACK_URL}`
@@ -71,9 +71,6 @@ func (v *Receiver) read(r *reader, e entry) bool {
 	}
 	slices.Sort(v.On)
 	v.On = slices.Compact(v.On)
-	if b.emptyList("on") {
-		r.fail(b.at("on"), "on: must list at least one of %s", strings.Join(Moment("").Words(), ", "))
-	}
 	text := v.Webhook.Value
 	if b.has("webhook") && text != "" && !strings.Contains(text, "$") && !webURL().MatchString(text) {
 		r.fail(b.at("webhook"), "webhook must be a URL starting with https:// or http://") // it is not repeated: it may be a secret

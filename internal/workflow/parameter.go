@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -133,16 +132,13 @@ func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
 		return value, true
 	case IntegerParameter:
 		return value, wholeNumber().Match(value)
-	case NumberParameter:
-		return value, value[0] == '-' || '0' <= value[0] && value[0] <= '9'
-	case BooleanParameter:
-		return value, value[0] == 't' || value[0] == 'f'
-	case ArrayParameter:
-		return value, value[0] == '['
-	case ObjectParameter:
-		return value, value[0] == '{'
 	}
-	panic("BUG: a parameter of unknown type " + strconv.Quote(string(p.Type)))
+	return value, strings.IndexByte(firstBytes[p.Type], value[0]) >= 0
+}
+
+// firstBytes are those that the JSON of a type of parameters begins with.
+var firstBytes = map[ParameterType]string{
+	NumberParameter: "-0123456789", BooleanParameter: "tf", ArrayParameter: "[", ObjectParameter: "{",
 }
 
 // ParameterFile parses a file of parameter values, a mapping in YAML or JSON. params are the parameters of

@@ -60,9 +60,6 @@ func (m *Map) read(r *reader, e entry) bool {
 		r.fail(b.at("rate"), `"batch" and rate "per" cannot be used together: items of a batch may have different keys`)
 	}
 	r.checkLabels(m.Requires)
-	if b.emptyList("windows") {
-		r.fail(b.at("windows"), "windows must not be empty")
-	}
 	r.checkTimeouts(m, b, timeouts)
 	r.warnOfAgentLimit(m, b, timeouts)
 	if c := m.Concurrency; c != nil {
@@ -162,11 +159,6 @@ func (r *reader) inputSource(e entry, in *Input) {
 	keys.read("delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.readWith(e, in, keys)
 	r.checkInputJob(b.at("job"), in.Job)
-	for _, name := range []string{"file", "glob"} {
-		if b.emptyList(name) {
-			r.fail(b.at(name), "%s: the list is empty", name)
-		}
-	}
 	texts := FormatNamed(in.Format).Texts == TextItems
 	isCSV := func(file string) bool { return FormatOfFile(file) == "csv" }
 	switch ofCSV := in.Format == "csv" || in.Format == "" && slices.ContainsFunc(in.File, isCSV); {

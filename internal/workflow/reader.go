@@ -277,12 +277,6 @@ func (b *block) has(name string) bool {
 	return ok
 }
 
-// emptyList reports whether the value of a key is a list without elements.
-func (b *block) emptyList(name string) bool {
-	e := b.written[name]
-	return b.has(name) && e.value.Kind == yaml.SequenceNode && len(e.value.Content) == 0
-}
-
 // at returns the value of a key for the position of a message, or the block itself.
 func (b *block) at(name string) *yaml.Node {
 	if e, ok := b.written[name]; ok {

@@ -98,6 +98,6 @@ func (r *reader) onIncomplete(e entry, defaults *positionedPolicy) *OnIncomplete
 	r.defaults = defaults
 	defer func() { r.defaults = nil }()
 	on := &OnIncomplete{MaxAttempts: completionAttempts, FailWorkflow: true}
-	on.Steps = r.handlerSteps(e, r.fields(on))
+	on.Steps = r.stepsOf(e, "a step or a list of steps", e.name, r.fields(on))
 	return on
 }

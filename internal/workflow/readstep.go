@@ -9,7 +9,6 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/retry"
-	"prodigy/internal/shell"
 )
 
 // steps reads a list of at least one step. It reports duplicate ids.
@@ -100,12 +99,6 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	if p.captureOutput != nil {
 		r.captureOutput(&s, b, *p.captureOutput)
 	}
-	if b.has("id") {
-		r.checkName(b.written["id"], s.ID, isLabel, "letters, digits, underscores and dashes")
-	}
-	if b.has("capture") {
-		r.checkName(b.written["capture"], s.Capture, shell.IsName, "letters, digits and underscores")
-	}
 	if b.has("capture_format") && s.Capture == "" && !b.has("capture") && !b.has("capture_output") {
 		r.fail(b.written["capture_format"].key, `"capture_format" requires "capture"`)
 	}
@@ -148,10 +141,7 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 		return
 	}
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
-		if name, ok := r.text(e); ok {
-			s.Capture = name
-			r.checkName(e, name, shell.IsName, "letters, digits and underscores")
-		}
+		into(&s.Capture, func(e entry) (string, bool) { return r.string(e, "name") })(e)
 		return
 	}
 	capture, _ := r.boolean(e)
@@ -238,18 +228,8 @@ func (r *reader) onFailure(s *Step, p deferredKeys) {
 // handler reads a failure handler.
 func (r *reader) handler(e entry) *OnFailure {
 	var h OnFailure
-	h.Steps = r.handlerSteps(e, r.fields(&h))
+	h.Steps = r.stepsOf(e, "a step, a list of steps or a failure action", e.name, r.fields(&h))
 	return &h
-}
-
-// handlerSteps reads the steps of a handler: a list of steps, a mapping with commands, or one step. Such a mapping may
-// have these keys too.
-func (r *reader) handlerSteps(e entry, keys keySet) []Step {
-	want := "a step, a list of steps or a failure action"
-	if e.name == "on_incomplete" {
-		want = "a step or a list of steps"
-	}
-	return r.stepsOf(e, want, e.name, keys)
 }
 
 // hookSteps reads steps that run after another one: a list, a mapping with commands, or one step.

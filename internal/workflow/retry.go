@@ -202,10 +202,7 @@ func (r *reader) matcher(e entry) (m retry.Matcher, ok bool) {
 	b := r.block(e.name, e, keySet{
 		{name: "pattern", read: pattern},
 		{name: "exit_code", read: func(e entry) {
-			if e.value.Kind == yaml.SequenceNode && len(e.value.Content) == 0 {
-				r.fail(e.value, "exit_code must list at least one exit code")
-			}
-			r.value(e, reflect.ValueOf(&m.ExitCodes).Elem(), `least:"1"`)
+			r.value(e, reflect.ValueOf(&m.ExitCodes).Elem(), `least:"1" empty:"exit_code must list at least one exit code"`)
 		}},
 	})
 	r.require(b, "pattern", "exit_code")
@@ -321,7 +318,7 @@ func (r *reader) breaker(e entry) (limit.BreakerConfig, bool) {
 	})
 	onOpen := c.OnOpen
 	c.OnOpen = ""
-	ok := r.breakerBlock(e, &c, keys)
+	ok := r.readWith(e, &c, keys) != nil
 	if c.OnOpen == "" && c.Per != "" {
 		onOpen = limit.Wait
 	}
@@ -339,16 +336,6 @@ func (r *reader) stepBreaker(e entry) (limit.BreakerConfig, bool) {
 	keys.read("per", func(e entry) {
 		r.fail(e.key, `"per" is only for the circuit_breaker of error_policy`)
 	})
-	return c, r.breakerBlock(e, &c, keys)
-}
-
-func (r *reader) breakerBlock(e entry, c *limit.BreakerConfig, keys keySet) bool {
-	b := r.block("circuit_breaker", e, keys)
-	if b == nil {
-		return false
-	}
-	for _, f := range c.Check() {
-		r.fail(b.at(f.Field), "%s", f.Message)
-	}
-	return true
+	ok := r.readWith(e, &c, keys) != nil
+	return c, ok
 }

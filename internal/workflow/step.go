@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"cmp"
-	"encoding/json"
 	"iter"
 	"path"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/limit"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 )
 
@@ -31,7 +31,7 @@ type Step struct {
 	Validate *Validate `yaml:"validate" json:"validate,omitempty"`
 
 	// name of the step in the log, and of its results: `${<id>.output}`
-	ID string `yaml:"id" json:"id,omitempty"`
+	ID string `yaml:"id" json:"id,omitempty" text:"id"`
 
 	// display name of a step without id
 	Name string `yaml:"name" json:"name,omitempty"`
@@ -66,7 +66,7 @@ type Step struct {
 	OnExitCode ExitSteps `yaml:"on_exit_code" json:"on_exit_code,omitempty"`
 
 	// name by which later steps use the output: `${<name>}`
-	Capture string `yaml:"capture" json:"capture,omitempty"`
+	Capture string `yaml:"capture" json:"capture,omitempty" text:"name"`
 
 	// type of the captured output; default string
 	Format CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty"`
@@ -103,36 +103,24 @@ func (s Step) Label(position int) string {
 	return s.Kind() + "_" + strconv.Itoa(position)
 }
 
+// kinds are the command keys that a step can have, in the order in which messages name them. validate is the last:
+// beside another key it belongs to that.
+var kinds = strings.Fields("shell claude agent write_file foreach validate")
+
+// Kinds returns the command keys that a step can have, in the order in which messages name them.
+func Kinds() []string { return slices.Clone(kinds) }
+
 // Kind returns the command key of the step, such as "shell". It is empty only for the zero Step.
 func (s Step) Kind() string {
-	for _, k := range kinds {
-		if k.is(&s) {
-			return k.key
+	has := [...]bool{
+		s.Shell != nil, s.Claude != nil, s.Agent != nil, s.WriteFile != nil, s.Foreach != nil, s.Validate != nil,
+	}
+	for i, kind := range kinds {
+		if has[i] {
+			return kind
 		}
 	}
 	return ""
-}
-
-// kinds is the table of command keys. is reports whether a step has the key.
-var kinds = []struct {
-	key string
-	is  func(*Step) bool
-}{
-	{"shell", func(s *Step) bool { return s.Shell != nil }},
-	{"claude", func(s *Step) bool { return s.Claude != nil }},
-	{"agent", func(s *Step) bool { return s.Agent != nil }},
-	{"write_file", func(s *Step) bool { return s.WriteFile != nil }},
-	{"foreach", func(s *Step) bool { return s.Foreach != nil }},
-	{"validate", func(s *Step) bool { return s.Validate != nil }}, // last: beside another key it belongs to that
-}
-
-// Kinds returns the command keys that a step can have, in the order in which messages name them.
-func Kinds() []string {
-	keys := make([]string, len(kinds))
-	for i, k := range kinds {
-		keys[i] = k.key
-	}
-	return keys
 }
 
 // IsCommand reports whether s starts a process, so that only a timeout bounds how long a try takes.
@@ -345,8 +333,8 @@ type Elements struct {
 
 // Element is one element of a list: a text, which can hold placeholders, or any other JSON.
 type Element struct {
-	Text *Text           `json:"text,omitempty"`
-	JSON json.RawMessage `json:"json,omitempty"`
+	Text *Text       `json:"text,omitempty"`
+	JSON rawjson.Raw `json:"json,omitempty"`
 }
 
 // Validate is a validation of the step that it is part of, or a step by itself.

@@ -49,7 +49,10 @@ type fromText interface{ ReadText(text string) error }
 //	text:"filled"     a text that is not blank; a Text never is, but with text:"any"
 //	text:"constant"   a text that is not blank and has no placeholders
 //	text:"revision"   the name of a commit or of a branch
+//	text:"id"         a name, which may hold dashes
+//	text:"name"       a name
 //	list:"strings"      a list, and no single value in its place
+//	empty:"why not"   what is wrong with a list without elements
 //	element:"a case"  what messages call an element of a list
 //	case:"any"        the words of an enum in any style of names
 //
@@ -265,7 +268,14 @@ func (r *reader) string(e entry, kind string) (string, bool) {
 	case "revision":
 		return r.revision(e)
 	}
-	return r.text(e)
+	text, ok := r.text(e)
+	switch kind {
+	case "id":
+		r.checkName(e, text, isLabel, "letters, digits, underscores and dashes")
+	case "name":
+		r.checkName(e, text, shell.IsName, "letters, digits and underscores")
+	}
+	return text, ok
 }
 
 // bounded reports a number that its tags do not allow.
@@ -295,6 +305,9 @@ func (r *reader) list(e entry, target reflect.Value, tag reflect.StructTag) bool
 	case of != "":
 		r.wrongType(e, "a list of "+of)
 		return false
+	}
+	if empty := tag.Get("empty"); empty != "" && len(nodes) == 0 {
+		r.fail(e.value, "%s", empty)
 	}
 	all, valid := reflect.MakeSlice(target.Type(), 0, len(nodes)), true
 	e.name = cmp.Or(tag.Get("element"), e.name)

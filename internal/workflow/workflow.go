@@ -26,6 +26,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
+	"prodigy/internal/rawjson"
 )
 
 // Workflow is the content of a workflow file.
@@ -234,7 +235,7 @@ type Map struct {
 	Timeouts Timeouts `yaml:"timeout_config"`
 
 	// times of day at which items may start, such as `22:00-06:00 Europe/Berlin`; default always
-	Windows limit.Windows `yaml:"windows"`
+	Windows limit.Windows `yaml:"windows" empty:"windows must not be empty"`
 
 	Guards limit.Guards `yaml:"guards"` // free resources required to start items; Linux only
 
@@ -307,13 +308,13 @@ type Input struct {
 	Text string // a text: the name of a file, a pattern, or a command (see package items)
 
 	// file to read, or a list of files to read in order
-	File []string `yaml:"file" required:"one" text:"filled"`
+	File []string `yaml:"file" required:"one" text:"filled" empty:"file: the list is empty"`
 
 	Command string `yaml:"command" required:"one" text:"filled"` // shell command whose output is read
 
 	// glob pattern, where `**` matches any directories, or a list of them: the matching file names are the
 	// items; with a format, the contents of the files
-	Glob []string `yaml:"glob" required:"one" text:"filled"`
+	Glob []string `yaml:"glob" required:"one" text:"filled" empty:"glob: the list is empty"`
 
 	Stdin bool `yaml:"stdin" required:"one"` // whether to read standard input
 
@@ -629,8 +630,8 @@ func (ParameterType) Words() []string {
 
 // Argument is the value of a parameter; nil if it has none.
 type Argument struct {
-	Name  string          `json:"name"`
-	Value json.RawMessage `json:"value,omitempty"`
+	Name  string      `json:"name"`
+	Value rawjson.Raw `json:"value,omitempty"`
 }
 
 // Problem is an error in a workflow, or a warning.

@@ -24,7 +24,7 @@ func Text(s string) Value { return Value{text: s} }
 // JSON returns the value of a JSON document: a scalar stands for its text (numbers keep their spelling),
 // anything else for its compact JSON, with keys in their order. Fields and elements are reached by steps of the
 // path. The document must be valid and must not change afterwards.
-func JSON(raw json.RawMessage) Value { return Value{raw: bytes.TrimSpace(raw)} }
+func JSON(raw []byte) Value { return Value{raw: bytes.TrimSpace(raw)} }
 
 // With returns v with more fields. A field that v's own data has wins, so ${item.output} is the item's own
 // output when it has one.
