@@ -62,8 +62,10 @@ const mostFlaws = 100
 // Examine reads all files of a job. It changes nothing and needs no lock: of a job that is running it sees a
 // moment.
 func Examine(place jobs.Job) Examination {
-	c := examiner{job: place, status: map[int]errorpolicy.Status{}}
-	c.report = Examination{JobID: place.ID, Running: place.Running()}
+	c := examiner{
+		Examination: Examination{JobID: place.ID, Running: place.Running()},
+		job:         place, status: map[int]errorpolicy.Status{},
+	}
 	meta, err := c.meta()
 	c.log()
 	if err != nil || meta.Mode == "mapreduce" {
@@ -75,17 +77,27 @@ func Examine(place jobs.Job) Examination {
 	}
 	c.outputs()
 	c.checkpoint()
-	c.report.Sound = !slices.ContainsFunc(c.report.Files, func(f ExaminedFile) bool { return len(f.Problems) > 0 })
-	return c.report
+	c.Sound = !slices.ContainsFunc(c.Files, func(f ExaminedFile) bool { return len(f.Problems) > 0 })
+	return c.Examination
 }
 
 type examiner struct {
+	Examination
 	job     jobs.Job
-	report  Examination
 	status  map[int]errorpolicy.Status // of the items that have begun, as the sound records say
 	lastSeq int64
 	printed int64 // where the outputs end that the log names
 	items   int
+}
+
+// file returns what is reported of the file at a path.
+func (c *examiner) file(path string) *ExaminedFile {
+	at := slices.IndexFunc(c.Files, func(f ExaminedFile) bool { return f.Path == path })
+	if at < 0 {
+		at = len(c.Files)
+		c.Files = append(c.Files, ExaminedFile{Path: path})
+	}
+	return &c.Files[at]
 }
 
 func (f *ExaminedFile) add(line int, what string) {
@@ -99,7 +111,7 @@ func (f *ExaminedFile) add(line int, what string) {
 
 // note notes what is not damage.
 func (c *examiner) note(format string, args ...any) {
-	c.report.Notes = append(c.report.Notes, fmt.Sprintf(format, args...))
+	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
 // meta checks job.json and workflow.yml.
@@ -120,11 +132,10 @@ func (c *examiner) meta() (jobs.Meta, error) {
 
 // whole notes what is wrong with a file that is read as a whole.
 func (c *examiner) whole(path string, wrong error) {
-	file := ExaminedFile{Path: path}
+	file := c.file(path)
 	if wrong != nil {
 		file.add(0, flawOf(wrong))
 	}
-	c.report.Files = append(c.report.Files, file)
 }
 
 // flawOf is what is wrong, without the path that stands beside it.
@@ -140,23 +151,13 @@ func flawOf(err error) string {
 
 // log checks the log and what it names.
 func (c *examiner) log() {
-	byPath := map[string]int{}
-	file := func(path string) *ExaminedFile {
-		at, known := byPath[path]
-		if !known {
-			at = len(c.report.Files)
-			byPath[path] = at
-			c.report.Files = append(c.report.Files, ExaminedFile{Path: path})
-		}
-		return &c.report.Files[at]
-	}
 	unsealed := 0
 	for x := range events.Examine(c.job.EventsDir()) {
-		f := file(x.File)
+		f := c.file(x.File)
 		missing, _ := errors.AsType[*events.MissingError](x.Err)
 		switch {
 		case errors.Is(x.Err, events.ErrTorn):
-			if !c.report.Running {
+			if !c.Running {
 				c.note("%s ends in an incomplete line of %d bytes: the run was killed while writing; resume cuts it off",
 					x.File, len(x.Text))
 			}
@@ -186,7 +187,7 @@ func (c *examiner) record(r events.Record, f *ExaminedFile, line int) {
 	}
 	switch e := r.Event.(type) {
 	case events.ItemsSelected:
-		c.report.Items.Selected = e.TotalItems
+		c.Items.Selected = e.TotalItems
 	case events.AgentStarted:
 		if _, begun := c.status[e.ItemIndex]; !begun {
 			c.status[e.ItemIndex] = errorpolicy.Pending
@@ -221,8 +222,7 @@ func (c *examiner) outputs() {
 	for l := range outputs.Examine(c.job.OutputsDir()) {
 		end = max(end, l.End)
 		if file == nil || file.Path != l.File {
-			c.report.Files = append(c.report.Files, ExaminedFile{Path: l.File})
-			file = &c.report.Files[len(c.report.Files)-1]
+			file = c.file(l.File)
 		}
 		damaged, _ := errors.AsType[*outputs.DamagedError](l.Err)
 		switch {
@@ -230,15 +230,14 @@ func (c *examiner) outputs() {
 			file.add(l.Line, flawOf(damaged.Err))
 		case l.Err == nil:
 			file.Good++
-		case !c.report.Running:
+		case !c.Running:
 			c.note("%s ends in an incomplete line of %d bytes: the run was killed while writing; resume cuts it off",
 				l.File, len(l.Text))
 		}
 	}
-	if end < c.printed && !c.report.Running {
+	if end < c.printed && !c.Running {
 		if file == nil || len(file.Problems) == 0 {
-			c.report.Files = append(c.report.Files, ExaminedFile{Path: c.job.OutputsDir()})
-			file = &c.report.Files[len(c.report.Files)-1]
+			file = c.file(c.job.OutputsDir())
 		}
 		file.add(0, fmt.Sprintf("outputs end %d bytes too early", c.printed-end))
 	}
@@ -250,8 +249,7 @@ func (c *examiner) lines(path string, needed bool, open func() error) {
 	if errors.Is(err, os.ErrNotExist) && !needed {
 		return
 	}
-	file := ExaminedFile{Path: path}
-	defer func() { c.report.Files = append(c.report.Files, file) }()
+	file := c.file(path)
 	if err != nil {
 		file.add(0, flawOf(err))
 		return
@@ -298,7 +296,7 @@ func (c *examiner) openItems() error {
 		return err
 	}
 	n := store.Len()
-	if known := c.report.Items.Selected; n < known {
+	if known := c.Items.Selected; n < known {
 		err = fmt.Errorf("it has %d items, but the log says that %d were selected", n, known)
 	}
 	for i := 0; i < n && err == nil; i++ {
@@ -309,7 +307,7 @@ func (c *examiner) openItems() error {
 
 func (c *examiner) openLetters() error {
 	applied, err := dlq.Applied(c.job.DLQFile())
-	if err == nil && applied > c.lastSeq && !c.report.Running {
+	if err == nil && applied > c.lastSeq && !c.Running {
 		err = fmt.Errorf("it includes log record %d, but the log ends with record %d: the end of the log is lost", applied, c.lastSeq)
 	}
 	for _, readErr := range dlq.Each(c.job.DLQFile()) {
@@ -323,7 +321,7 @@ func (c *examiner) openLetters() error {
 // results checks the results as a whole. They have no checksums of their own lines, since they are for users. Old says
 // that the job is of a version whose results have no companion.
 func (c *examiner) results(old bool) {
-	if c.report.Running {
+	if c.Running {
 		return
 	}
 	err := CheckResults(c.job)
@@ -332,17 +330,12 @@ func (c *examiner) results(old bool) {
 		return
 	}
 	if err != nil {
-		f := ExaminedFile{Path: c.job.ResultsFile(), Problems: []Flaw{{What: err.Error() + "; resume rebuilds it from the log"}}}
-		if n := len(c.report.Files); n > 0 && c.report.Files[n-1].Path == f.Path {
-			f.Good = c.report.Files[n-1].Good
-			c.report.Files = c.report.Files[:n-1]
-		}
-		c.report.Files = append(c.report.Files, f)
+		c.file(c.job.ResultsFile()).Problems = []Flaw{{What: err.Error() + "; resume rebuilds it from the log"}}
 	}
 }
 
 func (c *examiner) countItems() {
-	it := &c.report.Items
+	it := &c.Items
 	it.Recorded = c.items
 	for _, status := range c.status {
 		switch status {

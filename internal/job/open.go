@@ -17,8 +17,8 @@ import (
 // Opened is a job that this process runs: its fold, its log, and the files that follow from that. All but Log
 // belongs to the goroutine that owns the job.
 type Opened struct {
-	Fold *Fold
-	Log  *events.Log
+	*Fold
+	Log *events.Log
 
 	// Store and Queue are nil if the job has no items.
 	Store *items.Store
@@ -116,15 +116,15 @@ func (j *Opened) open() error {
 	if err := j.replay(); err != nil {
 		return Unusable(j.place, err)
 	}
-	if j.Store != nil && j.Fold.Selected {
-		if err := j.Store.Holds(j.Fold.Total); err != nil {
+	if j.Store != nil && j.Selected {
+		if err := j.Store.Holds(j.Total); err != nil {
 			return j.examined(Unusable(j.place, err))
 		}
 	}
-	if err := dropResultsAhead(j.place, j.Fold.Outcome); err != nil {
+	if err := dropResultsAhead(j.place, j.Outcome); err != nil {
 		return err
 	}
-	j.Log, err = events.Open(j.place.EventsDir(), j.place.ID, j.Fold.Seq, j.logOptions())
+	j.Log, err = events.Open(j.place.EventsDir(), j.place.ID, j.Seq, j.logOptions())
 	if err != nil {
 		return Unusable(j.place, err)
 	}
@@ -204,11 +204,11 @@ func (j *Opened) Record(e events.Event) events.Record {
 		e = events.Masked(e, j.options.Mask)
 	}
 	r := j.Log.Append(time.Now(), e)
-	batch := j.Fold.Apply(r)
+	batch := j.Apply(r)
 	for _, l := range j.Live {
 		l.Apply(r, j.Fold)
 	}
-	for _, t := range []limits.Teller{j.Fold.Limits.Breaker, j.Fold.Limits.Concurrency} {
+	for _, t := range []limits.Teller{j.Limits.Breaker, j.Limits.Concurrency} {
 		j.Tell(t)
 	}
 	if len(batch) > 0 {
@@ -226,12 +226,11 @@ func (j *Opened) Tell(t limits.Teller) {
 
 // Pending is the number of items known of that are neither settled nor in flight, nor waiting to be merged.
 func (j *Opened) Pending() int {
-	s := j.Fold
-	known := s.Total
-	if !s.Selected && j.Store != nil {
+	known := j.Total
+	if !j.Selected && j.Store != nil {
 		known = j.Store.Len()
 	}
-	return max(0, known-s.Status.Settled()-s.InFlight()-s.Unmerged())
+	return max(0, known-j.Status.Settled()-j.InFlight()-j.Unmerged())
 }
 
 // Close closes what is open, the log first, so that the files that follow from it get its last records.

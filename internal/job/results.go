@@ -53,34 +53,32 @@ type Origin struct {
 }
 
 // WriteMissing writes the items that have not succeeded to a file, each as a line of JSON, in order.
-func (j *Opened) WriteMissing(path string) (err error) {
-	partial := path + ".partial"
-	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+func (j *Opened) WriteMissing(path string) error {
+	out, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	buffered := bufio.NewWriter(out)
-	lines := json.NewEncoder(buffered)
-	lines.SetEscapeHTML(false)
+	return jobs.Finish(out, path, j.writeMissing(out))
+}
+
+func (j *Opened) writeMissing(to io.Writer) (err error) {
+	buffered := bufio.NewWriter(to)
 	cursor := j.Store.Cursor()
-	for i := range j.Fold.Total {
-		status := j.Fold.Status.At(i)
+	for i := range j.Total {
+		status := j.Status.At(i)
 		if status == errorpolicy.Succeeded {
 			err = cursor.Skip()
 		} else {
 			var it items.Item
 			if it, err = cursor.Next(); err == nil {
-				err = lines.Encode(missingItem{it.ID, i, status.Result(), it.Shown()})
+				err = encodeExactly(buffered, missingItem{it.ID, i, status.Result(), it.Shown()})
 			}
 		}
 		if err != nil {
-			return errors.Join(err, out.Close())
+			return err
 		}
 	}
-	if err := errors.Join(buffered.Flush(), out.Sync(), out.Close()); err != nil {
-		return err
-	}
-	return jobs.Rename(partial, path)
+	return buffered.Flush()
 }
 
 // missingItem is a line of missing.jsonl: an item that has not succeeded.
@@ -93,7 +91,7 @@ type missingItem struct {
 
 // MakeResults makes the results, unless they are whole and have every outcome that the log has.
 func (j *Opened) MakeResults() error {
-	if err := j.Log.Wait(j.Fold.Seq); err != nil {
+	if err := j.Log.Wait(j.Seq); err != nil {
 		return err
 	}
 	return MakeResults(j.place, j.Fold)
@@ -101,7 +99,7 @@ func (j *Opened) MakeResults() error {
 
 // RefreshResults is MakeResults for results that were made before.
 func (j *Opened) RefreshResults() error {
-	if !j.Fold.Selected || !hadResults(j.place) {
+	if !j.Selected || !hadResults(j.place) {
 		return nil
 	}
 	return j.MakeResults()
@@ -260,16 +258,12 @@ func RemakeResults(place jobs.Job, s *Fold, see func(events.Record) error) (rows
 		return nil, Unusable(place, fmt.Errorf("%s is damaged: the log has outcomes of %d items, expected %d",
 			place.EventsDir(), m.Rows, settled))
 	}
-	partial := path + ".partial"
-	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	sum := jobs.NewChecksum()
-	if err := errors.Join(copyRows(io.MultiWriter(out, sum), scratch, rows), out.Sync(), out.Close()); err != nil {
-		return nil, err
-	}
-	if err := jobs.Rename(partial, path); err != nil {
+	if err := jobs.Finish(out, path, copyRows(io.MultiWriter(out, sum), scratch, rows)); err != nil {
 		return nil, err
 	}
 	m.Sum = jobs.ChecksumText(sum)
@@ -291,8 +285,6 @@ func writeRows(place jobs.Job, total int, to io.Writer, see func(events.Record) 
 		place: place, to: bufio.NewWriterSize(to, 1<<16), last: make([]Row, total), costs: map[int]limit.Sum{},
 		agents: map[int]events.AgentUsage{}, unmerged: map[int]Result{},
 	}
-	w.lines = json.NewEncoder(&w.line)
-	w.lines.SetEscapeHTML(false) // what steps have given stays as it was
 	for r, err := range events.Read(place.EventsDir(), rowless...) {
 		if errors.Is(err, events.ErrTorn) {
 			break
@@ -312,12 +304,9 @@ func writeRows(place jobs.Job, total int, to io.Writer, see func(events.Record) 
 
 // rowWriter writes rows as they come.
 type rowWriter struct {
-	place jobs.Job
-	to    *bufio.Writer
-	line  bytes.Buffer
-
-	// lines encodes to line.
-	lines  *json.Encoder
+	place  jobs.Job
+	to     *bufio.Writer
+	line   bytes.Buffer
 	offset int64
 	last   []Row
 	costs  map[int]limit.Sum
@@ -378,7 +367,7 @@ func (w *rowWriter) add(r Result) error {
 			r.CostUSD = &c.Cost
 		}
 	}
-	if err := w.lines.Encode(r); err != nil {
+	if err := encodeExactly(&w.line, r); err != nil {
 		return err
 	}
 	n, err := w.to.Write(w.line.Bytes())

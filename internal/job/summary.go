@@ -105,12 +105,16 @@ func LastOf(place jobs.Job) (Last, error) {
 // Summarize returns the summary of a job, which may be running. If the job has ended, only the last record is
 // read, which has all of it; damage before that is not noticed. Otherwise the log is folded from the last
 // checkpoint on.
-func Summarize(place jobs.Job) (Summary, error) {
+func Summarize(place jobs.Job) (Summary, error) { return SummarizeAnd(place, nil) }
+
+// SummarizeAnd is Summarize, and calls see, if it is not nil, with each record. Then it reads the whole log, so damage
+// anywhere is an error.
+func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return Summary{}, Unusable(place, err)
 	}
-	if !place.Running() {
+	if see == nil && !place.Running() {
 		last, err := lastWord(place.EventsDir())
 		if err != nil {
 			return Summary{}, Unusable(place, err)
@@ -123,20 +127,9 @@ func Summarize(place jobs.Job) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	return known.summary(place, meta, func(events.Record) {})
-}
-
-// SummarizeAnd is Summarize, and calls see with each record. It reads the whole log, so damage anywhere is an error.
-func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
-	meta, err := place.ReadMeta()
-	if err != nil {
-		return Summary{}, Unusable(place, err)
+	if see != nil {
+		known.rest = events.Read(place.EventsDir())
 	}
-	known, err := recorded(place, meta)
-	if err != nil {
-		return Summary{}, err
-	}
-	known.rest = events.Read(place.EventsDir())
 	return known.summary(place, meta, see)
 }
 
@@ -216,7 +209,7 @@ func Read(place jobs.Job, meta jobs.Meta) (*Fold, error) {
 	return known.Fold, nil
 }
 
-// summary folds the rest of a log, and shows all of it to see. What of the rest the state knows already is not
+// summary folds the rest of a log, and shows all of it to see, if that is not nil. What of the rest the state knows already is not
 // folded again.
 func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
 	s, known, held := k.Fold, k.Seq, false
@@ -233,7 +226,9 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 		if e, ended := r.Event.(events.JobCompleted); ended {
 			held = e.ReduceHeld
 		}
-		see(r)
+		if see != nil {
+			see(r)
+		}
 	}
 	sum := summaryOf(place, meta)
 	sum.State, sum.Reason, sum.Metrics, sum.Duration = s.Ended, s.Reason, s.Policy.Metrics(), s.Duration(s.Last)

@@ -21,8 +21,8 @@ func (j *owner) budget() limit.Budget {
 	switch {
 	case j.config.MaxCost > 0:
 		b.Job = j.config.maxCost()
-	case j.Fold.MaxCost != nil:
-		b.Job = j.Fold.MaxCost
+	case j.MaxCost != nil:
+		b.Job = j.MaxCost
 	}
 	return b
 }

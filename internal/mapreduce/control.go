@@ -58,9 +58,9 @@ func (j *owner) listen() {
 
 // control does a request that has come to the owner, and answers it.
 func (p *pool) control(c controlCall) {
-	before := p.Fold.Seq
+	before := p.Seq
 	answer := p.request(c.request)
-	seq := p.Fold.Seq
+	seq := p.Seq
 	if seq == before {
 		seq = 0
 	}
@@ -77,7 +77,7 @@ func (p *pool) request(r job.Request) job.Answer {
 	case job.Continue:
 		return p.continueStarts(r)
 	case job.Toggle:
-		if p.Fold.Limits.Pause.Hold != nil {
+		if p.Limits.Pause.Hold != nil {
 			return p.continueStarts(r)
 		}
 		return p.pauseStarts(r)
@@ -111,7 +111,7 @@ func (p *pool) stillRunning() string {
 }
 
 func (p *pool) pauseStarts(r job.Request) job.Answer {
-	if h := p.Fold.Limits.Pause.Hold; h != nil {
+	if h := p.Limits.Pause.Hold; h != nil {
 		return job.Done("already paused by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
 	}
 	p.Record(events.PauseRequested{By: r.By})
@@ -122,7 +122,7 @@ func (p *pool) pauseStarts(r job.Request) job.Answer {
 }
 
 func (p *pool) continueStarts(r job.Request) job.Answer {
-	if p.Fold.Limits.Pause.Hold == nil {
+	if p.Limits.Pause.Hold == nil {
 		return job.Done("the job is not paused")
 	}
 	p.Record(events.ContinueRequested{By: r.By})
@@ -131,8 +131,8 @@ func (p *pool) continueStarts(r job.Request) job.Answer {
 }
 
 func (p *pool) cancel(r job.Request) job.Answer {
-	if p.Fold.Cancelled != "" {
-		return job.Done("already being cancelled by %s", p.Fold.Cancelled)
+	if p.Cancelled != "" {
+		return job.Done("already being cancelled by %s", p.Cancelled)
 	}
 	if p.halted != nil && p.halted.State != jobs.Stopped {
 		return job.Refused("the job is ending: %s", p.halted.Reason)
@@ -199,12 +199,12 @@ func (p *pool) skip(r job.Request) job.Answer {
 	var ids []string
 	for _, it := range wanted {
 		p.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
-		_, runs := p.Fold.Running[it.Index]
+		_, runs := p.Running[it.Index]
 		switch {
 		case !runs && p.forget(it.Index, inTurn):
 			p.skipWaiting(it.ID, it.Index)
 		case runs:
-			if f := p.flights[p.Fold.Running[it.Index].Token]; f != nil {
+			if f := p.flights[p.Running[it.Index].Token]; f != nil {
 				f.end(errSkipped)
 			}
 		} // else the source has not given it yet, and it is settled then
@@ -226,15 +226,15 @@ func (j *owner) skippable(items []job.Item, runs bool) (wanted []job.Item, refus
 		named[it.Index] = true
 		wanted = append(wanted, it)
 		recorded, err := j.Store.At(it.Index)
-		_, merging := j.Fold.Merging[it.Index]
+		_, merging := j.Merging[it.Index]
 		switch {
 		case err != nil || recorded.ID != it.ID:
 			return nil, fmt.Sprintf("the job has no item %s at index %d", it.ID, it.Index)
-		case j.Fold.Status.At(it.Index) != errorpolicy.Pending:
+		case j.Status.At(it.Index) != errorpolicy.Pending:
 			kept = append(kept, it.ID+" already has an outcome")
 		case merging && runs:
 			kept = append(kept, it.ID+" is done, and its changes are waiting to merge")
-		case j.Fold.Skips[it.Index] != "":
+		case j.Skips[it.Index] != "":
 			kept = append(kept, it.ID+" is already marked to be skipped")
 		}
 	}
@@ -276,7 +276,7 @@ func (j *owner) skipWaiting(id string, index int) {
 // dropSkipped settles an item that is to wait for its next attempt, if somebody has asked to skip it. It
 // reports whether they have.
 func (p *pool) dropSkipped(d dueItem) bool {
-	if p.Fold.Skips[d.index] == "" {
+	if p.Skips[d.index] == "" {
 		return false
 	}
 	p.skipWaiting(d.id, d.index)
@@ -322,7 +322,7 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 			n++
 		}
 	}
-	for _, w := range p.Fold.Waiting {
+	for _, w := range p.Waiting {
 		if w.Due.After(now) && e.Names(w.ID) {
 			n++
 		}
@@ -330,8 +330,8 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 	var elsewhere []int64 // attempts that wait on workers of a fleet for the next try of a step
 	if p.fleet != nil {
 		for token, f := range p.flights {
-			id := p.Fold.Running[f.index].ItemID
-			if k, retrying := p.Fold.Retrying[id]; retrying && k.Due.After(now) && e.Names(id) {
+			id := p.Running[f.index].ItemID
+			if k, retrying := p.Retrying[id]; retrying && k.Due.After(now) && e.Names(id) {
 				elsewhere = append(elsewhere, token)
 			}
 		}

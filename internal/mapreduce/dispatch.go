@@ -45,7 +45,7 @@ func (p *pool) dispatch(now time.Time) bool {
 // beginRound says in the log what has changed by itself, and serves those that need no slot. It reports whether
 // something else may start.
 func (p *pool) beginRound(now time.Time) bool {
-	l, known := &p.lobby, p.Fold.Limits
+	l, known := &p.lobby, p.Limits
 	l.next, l.rated, l.retriesWait = time.Time{}, false, false
 	retries := l.hasDue(now) || l.retries > 0 || l.woken.len() > 0 || l.asking.len() > 0
 	if known.Ratio.Told && !retries {
@@ -97,7 +97,7 @@ func (p *pool) again(d dueItem) {
 	if p.dropSkipped(d) {
 		return
 	}
-	if p.Fold.Losses[d.index].Together >= lostTogether {
+	if p.Losses[d.index].Together >= lostTogether {
 		p.suspects.lone = append(p.suspects.lone, d)
 		return
 	}
@@ -110,8 +110,8 @@ func (p *pool) admitNext(now time.Time) bool {
 	l := &p.lobby
 	// Where all items have the same keys, one waits for its turn at a time, so that they keep their order.
 	if l.hasDue(now) && (l.keysOf != nil || l.starts.len() == 0) {
-		retry := p.Fold.IsRetry(l.due[0].index)
-		if !retry || !p.retriesHeld(now) && l.retries < p.Fold.Limits.Ratio.Throttle.Free(now) {
+		retry := p.IsRetry(l.due[0].index)
+		if !retry || !p.retriesHeld(now) && l.retries < p.Limits.Ratio.Throttle.Free(now) {
 			return p.lineUp(retry)
 		}
 	}
@@ -133,7 +133,7 @@ func (p *pool) admitNext(now time.Time) bool {
 		it, keys = *l.fresh, l.keys(l.fresh.Item)
 	}
 	a.Key = keys.breaker
-	v := p.Fold.Limits.Breaker.Admit(a)
+	v := p.Limits.Breaker.Admit(a)
 	if v.Answer == limits.Wait && p.workflow.BreakerPer == nil {
 		l.soon(v.Until)
 		return false
@@ -141,7 +141,7 @@ func (p *pool) admitNext(now time.Time) bool {
 	switch {
 	case waited && it.retry && p.retriesHeld(now):
 		l.popStart(it)
-		l.due.push(dueItem{id: it.ID, index: it.Index, due: p.Fold.Waiting[it.Index].Due})
+		l.due.push(dueItem{id: it.ID, index: it.Index, due: p.Waiting[it.Index].Due})
 		return true
 	case waited:
 		l.popStart(it)
@@ -192,7 +192,7 @@ const mostHeld = 1 << 16
 func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 	at := now
 	if p.workflow.BreakerPer != nil {
-		switch v := p.Fold.Limits.Breaker.Admit(limits.Ask{Class: limits.Again, Now: now, Key: keys.breaker}); {
+		switch v := p.Limits.Breaker.Admit(limits.Ask{Class: limits.Again, Now: now, Key: keys.breaker}); {
 		case v.Answer == limits.Refuse:
 			return now
 		case v.Answer == limits.Wait && v.Until.IsZero():
@@ -203,7 +203,7 @@ func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 		}
 	}
 	if p.lobby.rateKey {
-		if rate := p.Fold.Limits.Rate.Next(keys.rate, now); rate.After(at) {
+		if rate := p.Limits.Rate.Next(keys.rate, now); rate.After(at) {
 			return rate
 		}
 	}
@@ -212,7 +212,7 @@ func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 
 // retriesHeld reports whether no retry may start now.
 func (p *pool) retriesHeld(now time.Time) bool {
-	return p.askOne(p.Fold.Limits.Ratio, p.asks(limits.Retry, now)).Answer != limits.Go
+	return p.askOne(p.Limits.Ratio, p.asks(limits.Retry, now)).Answer != limits.Go
 }
 
 // takeTurn returns the agent whose turn it is, and records that.
@@ -222,7 +222,7 @@ func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bo
 		if p.ask(p.gates.paces, a).Answer != limits.Go || p.retriesHeld(now) {
 			return nil, false
 		}
-		_, k, ok := l.next(now, p.Fold.Limits.Rate.Next)
+		_, k, ok := l.next(now, p.Limits.Rate.Next)
 		if !ok {
 			p.lobby.soon(l.due())
 			return nil, false
@@ -248,7 +248,7 @@ func (p *pool) wake(now time.Time) bool {
 		return ok
 	}
 	k := p.lobby.parked.pop()
-	if k.turn && p.Fold.Limits.TakesTurns() {
+	if k.turn && p.Limits.TakesTurns() {
 		p.lobby.woken.add(p.flights[k.token].keys.rate, k)
 		return true
 	}

@@ -29,8 +29,8 @@ func (e *OnFleetError) Error() string {
 
 // ceiling is how many slots of a fleet a job uses at most that is elastic; 0 means all.
 func (j *owner) ceiling() int {
-	if j.Fold.Slots > 0 { // somebody has asked for it
-		return j.Fold.Slots
+	if j.Slots > 0 { // somebody has asked for it
+		return j.Slots
 	}
 	if m := j.workflow.Map; m.Concurrency != nil || m.Ramp != nil {
 		return m.MaxParallel.Value

@@ -15,7 +15,7 @@ import (
 // attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state
 // that the log has.
 func (j *owner) attempt(phase string) agent.Attempt {
-	j.host.Continue(phase, maps.Clone(j.Fold.Circuits[phase]))
+	j.host.Continue(phase, maps.Clone(j.Circuits[phase]))
 	a := agent.Attempt{
 		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.config.Settings.Env,
 		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
@@ -31,7 +31,7 @@ func (j *owner) attempt(phase string) agent.Attempt {
 // start runs one attempt of an item in a free slot. The keys are those of the limits that it takes a turn of.
 func (p *pool) start(it offered, keys itemKeys) {
 	p.turnTaken()
-	a := p.attempt(it.Item, p.Fold.NextNumber(it.Index), p.takeSlot())
+	a := p.attempt(it.Item, p.NextNumber(it.Index), p.takeSlot())
 	a.Token = p.Record(events.AgentStarted{
 		AttemptID: a.AttemptID(), Worker: a.Worker, Alone: p.suspects.alone, Base: a.Base,
 		Fleet: p.fleet != nil, Suspect: it.Index == p.suspects.out, Reason: it.reason, Key: keys.rate,
@@ -47,7 +47,7 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 		placed: p.fleet == nil || a.Adopted,
 	}
 	p.flights[a.Token] = f
-	if p.Fold.Times.Limits() {
+	if p.Times.Limits() {
 		p.watch.clocks.push(clock{f.began, a.Token})
 		p.soonStraggling()
 	}
@@ -60,7 +60,7 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 
 // adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
 func (p *pool) adopt() {
-	for index, f := range check.ByKey(p.Fold.Running) {
+	for index, f := range check.ByKey(p.Running) {
 		slot := 0
 		if f.Suspect {
 			p.suspects.out = index
@@ -73,8 +73,8 @@ func (p *pool) adopt() {
 		if p.space != nil {
 			p.inWorkspace(&a, f.Base, f.Resolve)
 		}
-		p.fly(a, itemKeys{f.Key, p.Fold.Limits.Breaker.Tickets[index].Key})
-		if p.Fold.Skips[index] != "" {
+		p.fly(a, itemKeys{f.Key, p.Limits.Breaker.Tickets[index].Key})
+		if p.Skips[index] != "" {
 			p.flights[a.Token].end(errSkipped)
 		}
 	}
@@ -84,24 +84,24 @@ func (p *pool) adopt() {
 func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a := p.template
 	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
-	a.ItemTotal = p.Fold.Total
+	a.ItemTotal = p.Total
 	if m := p.workflow.Map; m.ItemsFromArgs { // the values of a command line are known from the first on
 		a.ItemTotal = len(m.Input.Items)
 	}
 	a.Outputs = p.printed.granted()
-	p.Fold.TakeUp(&a, it.ID)
+	p.TakeUp(&a, it.ID)
 	a.Number, a.Worker = number, slot
 	// of attempts that are lost there is a number and no failure
-	a.Lost = p.fleet != nil && number-1 > p.Fold.Failures[it.Index]
+	a.Lost = p.fleet != nil && number-1 > p.Failures[it.Index]
 	a.CorrelationID = p.place.ID + "/" + it.ID
 	a.ID = p.attemptID(it.ID, number)
 	if again := p.workflow.ErrorPolicy.RetryConfig; again != nil && len(a.Handler) > 0 {
-		a.Again = &agent.Again{Policy: *again, State: p.Fold.RetryOf(it.Index)}
+		a.Again = &agent.Again{Policy: *again, State: p.RetryOf(it.Index)}
 	}
 	if p.space != nil {
-		base, resolve := p.base(it.Index), p.Fold.Waiting[it.Index].Resolve
+		base, resolve := p.base(it.Index), p.Waiting[it.Index].Resolve
 		if resolve != "" {
-			base = p.Fold.Head
+			base = p.Head
 		}
 		p.inWorkspace(&a, base, resolve)
 	}

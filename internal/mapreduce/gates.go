@@ -13,7 +13,7 @@ import (
 // openGates makes the limits of the map phase. The machine is looked at before it returns, and then until ctx ends.
 func (p *pool) openGates(ctx context.Context) error {
 	m := p.workflow.Map
-	known, g := p.Fold.Limits, &p.gates
+	known, g := p.Limits, &p.gates
 	g.windows, g.guards = limits.NewWindows(m.Windows), &limits.Guards{}
 	g.rollout = &limits.Stages{Rollout: &known.Rollout, List: p.stages}
 	g.first = limits.First{Stages: g.rollout}
@@ -42,8 +42,7 @@ func (p *pool) openGates(ctx context.Context) error {
 
 // asks returns the question whether something of a class may start.
 func (p *pool) asks(c limits.Class, now time.Time) limits.Ask {
-	s := p.Fold
-	begun := len(s.Running) + len(s.Waiting) + len(s.Merging) + p.lobby.starts.len() - p.lobby.again
+	begun := len(p.Running) + len(p.Waiting) + len(p.Merging) + p.lobby.starts.len() - p.lobby.again
 	return limits.Ask{Class: c, Now: now, Busy: len(p.slots.taken), Begun: begun}
 }
 
@@ -94,7 +93,7 @@ func (p *pool) admitSender(limits.Ask) limits.Verdict {
 func (p *pool) admitMerges(limits.Ask) limits.Verdict {
 	m, now := &p.merger, p.merger.busy || p.mayMerge()
 	m.backlog = m.backlog && now
-	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.Fold.Merging) >= mergesAhead*p.parallel)
+	behind := m.backlog || now && (p.slotsNow() == 1 || len(p.Merging) >= mergesAhead*p.parallel)
 	return limits.WaitWhile(behind)
 }
 

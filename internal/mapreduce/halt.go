@@ -34,10 +34,10 @@ func failed(err error) Result {
 
 // checkPolicy stops the pool when the policy says so.
 func (p *pool) checkPolicy() {
-	if reason, stop := p.Fold.Policy.Stop(); stop {
+	if reason, stop := p.Policy.Stop(); stop {
 		p.halt(Result{State: jobs.Failed, Reason: reason}, p.stopGrace())
 	}
-	if reason, alike := p.Fold.AllAlike(); alike {
+	if reason, alike := p.AllAlike(); alike {
 		p.halt(Result{State: jobs.Failed, Reason: reason}, p.stopGrace())
 	}
 }

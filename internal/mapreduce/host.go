@@ -41,7 +41,7 @@ func (m emitted) deliver(p *pool) {
 	case events.QuotaResumed:
 		p.restartClocks()
 	case events.AgentPlaced:
-		one := p.Fold.Running[e.ItemIndex]
+		one := p.Running[e.ItemIndex]
 		if f := p.flights[one.Token]; f != nil && one.Attempt == e.Attempt && !f.placed {
 			f.placed, f.began = true, time.Now()
 		}

@@ -33,7 +33,7 @@ func startRates(w *workflow.Workflow) (rates []events.StartRate) {
 // refuseUnproven returns an error for a job whose rollout is held, unless somebody accepts that or the workflow
 // is another.
 func (j *owner) refuseUnproven() error {
-	held := j.Fold.Limits.Rollout.Held
+	held := j.Limits.Rollout.Held
 	switch {
 	case held == "" && j.config.Accept:
 		return job.Refusef("job %s has nothing to accept: omit --accept",

@@ -67,7 +67,7 @@ func (p *pool) wakeResting(now time.Time) {
 			return
 		}
 		k := l.resting.pop()
-		if f := p.flights[k.token]; k.turn && f != nil && p.Fold.Limits.TakesTurns() {
+		if f := p.flights[k.token]; k.turn && f != nil && p.Limits.TakesTurns() {
 			l.asking.add(f.keys.rate, k)
 			continue
 		}

@@ -18,9 +18,9 @@ import (
 
 // runMap runs the map phase, or what is left of it.
 func (j *owner) runMap(ctx context.Context) (Result, error) {
-	p := j.Fold.Phase("map")
+	p := j.Phase("map")
 	if p.Completed {
-		if len(j.Fold.Merging) == 0 {
+		if len(j.Merging) == 0 {
 			return Result{State: jobs.Completed}, nil
 		}
 		// a retry of dead letters was stopped before their work was merged
@@ -61,14 +61,14 @@ func (j *owner) fingerprint(ctx context.Context) events.Fingerprint {
 // openReuse opens the earlier jobs of a job that takes over results, and records the fingerprint that its items
 // have from now on.
 func (j *owner) openReuse(now events.Fingerprint) (err error) {
-	if j.Fold.Fingerprint == nil || !j.Fold.Fingerprint.Equal(now) {
+	if j.Fingerprint == nil || !j.Fingerprint.Equal(now) {
 		j.Record(events.FingerprintChanged{Fingerprint: now})
 	}
 	since := j.meta.Since
 	if since == nil {
 		return nil
 	}
-	j.reuse, err = reuse.Open(j.config.Home, j.workflow.Map, *since, *j.Fold.Fingerprint, j.files)
+	j.reuse, err = reuse.Open(j.config.Home, j.workflow.Map, *since, *j.Fingerprint, j.files)
 	if errors.Is(err, jobs.ErrNotFound) {
 		j.notice(fmt.Sprintf("job %s, whose results were to be reused, was deleted: running all remaining items",
 			since.JobID))
@@ -207,7 +207,7 @@ func (p *pool) over() bool {
 		return p.merger.publish == nil || p.runners.ctx.Err() != nil
 	}
 	if p.single.between {
-		return p.Fold.Limits.Pause.Hold == nil
+		return p.Limits.Pause.Hold == nil
 	}
 	return p.exhausted() && len(p.suspects.waiting) == 0 && !p.mayMerge() && p.merger.publish == nil
 }
@@ -229,7 +229,7 @@ func (p *pool) receive(it offered, ok bool) {
 	}
 	if ok {
 		p.merger.last = it.Index
-		if p.Fold.Skips[it.Index] != "" {
+		if p.Skips[it.Index] != "" {
 			p.skipWaiting(it.ID, it.Index)
 			p.checkPolicy()
 			return
@@ -268,7 +268,7 @@ func (e *attemptEnd) deliver(p *pool) {
 	case e.attempt.ItemID == "":
 		p.single.end = e
 	case errors.Is(e.err, agent.ErrDetached):
-		p.release(e, p.Fold.Seq)
+		p.release(e, p.Seq)
 	default:
 		p.ended(e)
 	}
@@ -285,7 +285,7 @@ func (p *pool) ended(e *attemptEnd) {
 	delete(p.lobby.full, breaker)
 	p.haltForOwn(e.err)
 	p.condemn(index)
-	if w, ok := p.Fold.Merging[index]; ok && w.Seq == seq {
+	if w, ok := p.Merging[index]; ok && w.Seq == seq {
 		p.enqueue(index)
 		// The slot is held until the work is merged: who begins there next begins at it. With `order: items` nobody
 		// would, and what is merged first may still need a slot.
@@ -316,7 +316,7 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	if p.suspects.alone && !p.exhausted() {
 		p.suspects.alone = false // it ran alone only so that the stage of a rollout ends
 	}
-	if w, ok := p.Fold.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
+	if w, ok := p.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
 		d := dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due}
 		if w.Retry.Alone {
 			p.suspects.waiting = append(p.suspects.waiting, d)
@@ -339,7 +339,7 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 // waiting returns the items that waited for their next attempt when the run before ended; separately those that are
 // to run alone, of which those come first that were alone at fewer deaths.
 func (j *owner) waiting() (due, alone []dueItem) {
-	for index, w := range j.Fold.Waiting {
+	for index, w := range j.Waiting {
 		switch d := (dueItem{id: w.ID, index: index, due: w.Due}); {
 		case index >= j.Store.Len(): // a power loss took it from the store: the selection will bring it again
 		case j.suspect(index) || w.Retry.Alone:
@@ -349,7 +349,7 @@ func (j *owner) waiting() (due, alone []dueItem) {
 		}
 	}
 	slices.SortFunc(alone, func(a, b dueItem) int {
-		return cmp.Or(cmp.Compare(j.Fold.Crashes[a.index].Alone, j.Fold.Crashes[b.index].Alone),
+		return cmp.Or(cmp.Compare(j.Crashes[a.index].Alone, j.Crashes[b.index].Alone),
 			cmp.Compare(a.index, b.index))
 	})
 	return due, alone
@@ -357,7 +357,7 @@ func (j *owner) waiting() (due, alone []dueItem) {
 
 // whileHeld waits while the job is paused, at the beginning of a phase. It returns how the run ends, if it does.
 func (j *owner) whileHeld(ctx context.Context) (*Result, error) {
-	if v := j.stopResult(); v != nil || j.Fold.Limits.Pause.Hold == nil {
+	if v := j.stopResult(); v != nil || j.Limits.Pause.Hold == nil {
 		return v, nil
 	}
 	p := j.poolOfNone(ctx)
@@ -372,7 +372,7 @@ func (j *owner) poolOfNone(ctx context.Context) *pool {
 	return &pool{
 		owner: j, runners: newRunners(ctx), source: source{cancel: func() {}},
 		gates: gates{
-			all:     []limits.Limit{&j.Fold.Limits.Pause},
+			all:     []limits.Limit{&j.Limits.Pause},
 			windows: &limits.Windows{}, guards: &limits.Guards{},
 		},
 	}

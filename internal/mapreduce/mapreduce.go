@@ -57,17 +57,17 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if err := cmp.Or(j.refuseCancelled(), j.refuseUnproven()); err != nil {
 		return j.abandon(err)
 	}
-	if j.Fold.Ended == jobs.Completed {
+	if j.Ended == jobs.Completed {
 		return j.finish(ctx, Result{State: jobs.Completed, Reason: "the job had already completed; nothing to do"}, nil)
 	}
-	mapped := j.Fold.Phases["map"]
+	mapped := j.Phases["map"]
 	if err := j.beginAgain(ctx, mapped == nil || !mapped.Completed); err != nil {
 		return j.abandon(err)
 	}
-	if reason, stopped := j.Fold.Policy.Stop(); stopped {
+	if reason, stopped := j.Policy.Stop(); stopped {
 		j.notice("the error policy stopped the job: " + reason + "; its counters restart at zero")
 	}
-	if err := j.recordResumed(ctx, events.ForResume, j.Fold.Reducing); err != nil {
+	if err := j.recordResumed(ctx, events.ForResume, j.Reducing); err != nil {
 		return j.abandon(err)
 	}
 	j.quarantine()
@@ -88,11 +88,11 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 	}
 	ids, err := j.chosen(choose)
 	// The job has completed without the phases after the map phase, since their condition did not hold.
-	held := j.workflow.ReduceWhen != nil && j.Fold.Ended == jobs.Completed && j.Fold.Total > 0 && !j.reduced()
-	reduce = reduce || j.workflow.ReduceOnRetry && !held && (len(ids) > 0 || j.Fold.ReduceStale)
+	held := j.workflow.ReduceWhen != nil && j.Ended == jobs.Completed && j.Total > 0 && !j.reduced()
+	reduce = reduce || j.workflow.ReduceOnRetry && !held && (len(ids) > 0 || j.ReduceStale)
 	if err == nil && len(ids) == 0 && !reduce {
 		err = j.RefreshResults()
-		return Result{Job: place, ReduceStale: j.Fold.ReduceStale, ReduceHeld: held}, errors.Join(err, j.close())
+		return Result{Job: place, ReduceStale: j.ReduceStale, ReduceHeld: held}, errors.Join(err, j.close())
 	}
 	if err == nil {
 		err = j.beginAgain(ctx, len(ids) > 0)
@@ -115,25 +115,25 @@ func (j *owner) abandon(err error) (Result, error) {
 
 // refuseCancelled returns an error for a job that was cancelled, unless it is to go on all the same.
 func (j *owner) refuseCancelled() error {
-	if j.Fold.Cancelled == "" || j.config.Force {
+	if j.Cancelled == "" || j.config.Force {
 		return nil
 	}
-	return job.Refusef("job %s was cancelled by %s; to resume it anyway: prodigy resume %s --force", j.place.ID, j.Fold.Cancelled, j.place.ID)
+	return job.Refusef("job %s was cancelled by %s; to resume it anyway: prodigy resume %s --force", j.place.ID, j.Cancelled, j.place.ID)
 }
 
 // beginAgain opens what the job runs with, for another run. items says whether that has items to run. A job
 // with workspaces that died before its first record begins as a new one.
 func (j *owner) beginAgain(ctx context.Context, items bool) error {
 	n := 0 // attempts that workers of a fleet may still run
-	for _, f := range j.Fold.Running {
+	for _, f := range j.Running {
 		if f.Fleet {
 			n++
 		}
 	}
-	if (n > 0 || items && j.Fold.Broker != "") && !j.config.OnFleet && !j.config.Abandon {
-		return &OnFleetError{JobID: j.place.ID, Broker: j.Fold.Broker, Attempts: n}
+	if (n > 0 || items && j.Broker != "") && !j.config.OnFleet && !j.config.Abandon {
+		return &OnFleetError{JobID: j.place.ID, Broker: j.Broker, Attempts: n}
 	}
-	if !j.isolated() || j.Fold.Seq > 0 {
+	if !j.isolated() || j.Seq > 0 {
 		return j.equip(ctx, gitspace.Start{})
 	}
 	c := j.config
@@ -166,7 +166,7 @@ func (j *owner) run(ctx context.Context) (Result, error) {
 
 // runLast runs the phases after the map phase. It runs none if no items were selected.
 func (j *owner) runLast(ctx context.Context) (Result, error) {
-	if j.Fold.Total == 0 {
+	if j.Total == 0 {
 		return Result{State: jobs.Completed, Reason: "no items selected"}, nil
 	}
 	for _, name := range []string{"reduce", "merge"} {
@@ -177,7 +177,7 @@ func (j *owner) runLast(ctx context.Context) (Result, error) {
 		if p == nil {
 			continue
 		}
-		if m := j.Fold.Policy.Metrics(); !j.Fold.Reducing && !j.reduced() {
+		if m := j.Policy.Metrics(); !j.Reducing && !j.reduced() {
 			if unmet := j.workflow.ReduceWhen.Unmet(m.Successful, m.TotalItems); unmet != "" {
 				j.Record(events.PhaseSkipped{Phase: name, Reason: unmet})
 				return Result{State: jobs.Completed, Reason: name + " did not run: " + unmet, ReduceHeld: true}, nil
@@ -196,7 +196,7 @@ func (j *owner) runLast(ctx context.Context) (Result, error) {
 
 // reduced reports whether a phase after the map phase has begun.
 func (j *owner) reduced() bool {
-	return j.Fold.Phase("reduce").Started || j.Fold.Phase("merge").Started
+	return j.Phase("reduce").Started || j.Phase("merge").Started
 }
 
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for. Those that the
@@ -205,21 +205,21 @@ func (j *owner) reduced() bool {
 func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (Result,
 	error,
 ) {
-	reduce = reduce || j.Fold.Reducing
+	reduce = reduce || j.Reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
 		return Result{}, err
 	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
 		e, ok := j.Queue.Get(id)
-		_, attached := j.Fold.Running[e.ItemIndex]
-		_, merging := j.Fold.Merging[e.ItemIndex]
+		_, attached := j.Running[e.ItemIndex]
+		_, merging := j.Merging[e.ItemIndex]
 		switch {
 		case merging: // its work is merged first of all
-			tried[e.ItemIndex] = j.Fold.LastTry[e.ItemIndex]
+			tried[e.ItemIndex] = j.LastTry[e.ItemIndex]
 		case ok && !attached:
 			indexes = append(indexes, e.ItemIndex)
-			tried[e.ItemIndex] = j.Fold.LastTry[e.ItemIndex]
+			tried[e.ItemIndex] = j.LastTry[e.ItemIndex]
 		}
 	}
 	if slices.Sort(indexes); work != nil { // a commit of the user is what an attempt did
@@ -233,12 +233,12 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 	if err != nil {
 		return v, err
 	}
-	v.Reprocessed, v.Recovered = j.Fold.Reprocessed(tried)
+	v.Reprocessed, v.Recovered = j.Reprocessed(tried)
 	j.Record(events.DLQItemsReprocessed{Succeeded: v.Recovered, Failed: v.Reprocessed - v.Recovered})
 	if v.State != jobs.Completed {
 		return v, nil
 	}
-	if pending := j.Pending(); pending > 0 || !j.Fold.Selected {
+	if pending := j.Pending(); pending > 0 || !j.Selected {
 		v.State, v.Reason = jobs.Stopped, "some items have not run yet"
 		if reduce {
 			v.Reason += ", so reduce did not run; resume runs them, then reduce"
@@ -270,7 +270,7 @@ func (j *owner) runCanary(ctx context.Context, indexes []int) (v Result, stopped
 	}
 	failed := 0
 	for _, index := range first {
-		if j.Fold.Dead(index) {
+		if j.Dead(index) {
 			failed++
 		}
 	}
@@ -292,21 +292,21 @@ func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) e
 	if err := j.dropInterrupted(attached); err != nil {
 		return err
 	}
-	phase := j.Fold.Unfinished()
+	phase := j.Unfinished()
 	e := events.JobResumed{
-		Reason: reason, Completed: j.Fold.Status.Settled(), Pending: j.Pending() + j.Fold.Unmerged(),
-		InFlight: j.Fold.InFlight(), Waiting: j.Fold.Delayed(),
+		Reason: reason, Completed: j.Status.Settled(), Pending: j.Pending() + j.Unmerged(),
+		InFlight: j.InFlight(), Waiting: j.Delayed(),
 		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(),
 		Accepted: j.config.Accept, Set: j.config.Set,
-		Rates: startRates(j.workflow), Broker: j.Fold.Broker,
+		Rates: startRates(j.workflow), Broker: j.Broker,
 	}
 	if j.config.OnFleet || j.config.Abandon { // a run that has no items to run leaves the broker as it was
 		e.Broker = j.config.Broker
 	}
-	if p := j.Fold.Phases[phase]; p != nil {
+	if p := j.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)
 	}
-	if j.space != nil && !slices.Equal(j.space.Checkout(), j.Fold.Checkout) {
+	if j.space != nil && !slices.Equal(j.space.Checkout(), j.Checkout) {
 		e.Checkout = j.space.Checkout()
 	}
 	killed := j.killedAgents(attached)
@@ -320,7 +320,7 @@ func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) e
 		if j.elastic {
 			n = 0 // as many as there are workers for
 		}
-		j.Record(events.ScaleRequested{MaxParallel: n, Was: j.Fold.Slots, By: "the workflow"})
+		j.Record(events.ScaleRequested{MaxParallel: n, Was: j.Slots, By: "the workflow"})
 	}
 	return nil
 }
@@ -328,13 +328,13 @@ func (j *owner) recordResumed(ctx context.Context, reason string, reduce bool) e
 // killedAgents returns what is known of the agents that worked when the run before was killed: that they did. What they
 // have cost nobody can say any more, so each counts as what it may have cost.
 func (j *owner) killedAgents(attached []int) []events.AgentUsage {
-	assumed := j.Fold.Spent.Total.Largest
+	assumed := j.Spent.Total.Largest
 	if most := j.budget().Item; most != nil {
 		assumed = *most
 	}
 	var killed []events.AgentUsage
 	add := func(u events.AgentUsage) {
-		s, ok := j.Fold.Sessions[u.ItemID]
+		s, ok := j.Sessions[u.ItemID]
 		if !ok || s.Left {
 			return
 		}
@@ -342,7 +342,7 @@ func (j *owner) killedAgents(attached []int) []events.AgentUsage {
 		u.Outcome, u.Partial, u.AssumedUSD = events.OutcomeInterrupted, true, assumed
 		killed = append(killed, u)
 	}
-	for index, f := range check.ByKey(j.Fold.Running) {
+	for index, f := range check.ByKey(j.Running) {
 		if f.Fleet || slices.Contains(attached, index) {
 			continue
 		}
@@ -350,7 +350,7 @@ func (j *owner) killedAgents(attached []int) []events.AgentUsage {
 			ItemID: f.ItemID, ItemIndex: index, AgentID: f.AgentID, Attempt: f.Attempt,
 		})
 	}
-	phase := j.Fold.Working
+	phase := j.Working
 	add(events.AgentUsage{Phase: phase, AgentID: j.attemptID(phase, 1), Attempt: 1})
 	return killed
 }
@@ -360,7 +360,7 @@ func (j *owner) dropInterrupted(attached []int) error {
 	if j.fleet != nil || !j.files.Drops() {
 		return nil
 	}
-	for index, f := range j.Fold.Running {
+	for index, f := range j.Running {
 		if f.Fleet || slices.Contains(attached, index) || index >= j.Store.Len() {
 			continue
 		}
@@ -375,8 +375,8 @@ func (j *owner) dropInterrupted(attached []int) error {
 
 // attached returns the indexes of the items in flight whose attempts the executor still has.
 func (j *owner) attached(ctx context.Context) ([]int, error) {
-	indexes := make(map[string]int, len(j.Fold.Running))
-	for index, f := range j.Fold.Running {
+	indexes := make(map[string]int, len(j.Running))
+	for index, f := range j.Running {
 		if f.Fleet == (j.fleet != nil) && index < j.Store.Len() { // a power loss may have taken it: the selection will bring it again
 			indexes[f.AgentID] = index
 		}
@@ -406,30 +406,30 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 		d, v = j.deliver(context.WithoutCancel(ctx), v)
 	}
 	result := v
-	result.Job, result.Metrics, result.Spent = j.place, j.Fold.Policy.Metrics(), j.Fold.Spent.Total.Clone()
+	result.Job, result.Metrics, result.Spent = j.place, j.Policy.Metrics(), j.Spent.Total.Clone()
 	result.Reason = j.config.Settings.Mask.Text(v.Reason)
-	result.ReduceStale = v.State == jobs.Completed && j.Fold.ReduceStale
-	if j.Fold.Ended != "" {
-		result.Duration = j.Fold.Duration(j.Fold.Last)
+	result.ReduceStale = v.State == jobs.Completed && j.ReduceStale
+	if j.Ended != "" {
+		result.Duration = j.Duration(j.Last)
 		if err == nil {
 			err = j.RefreshResults()
 		}
 	} else {
-		if err == nil && v.State == jobs.Completed && j.Fold.Selected {
+		if err == nil && v.State == jobs.Completed && j.Selected {
 			err = j.MakeResults()
 		}
 		if err == nil && v.Cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
 			err = errors.Join(j.RefreshResults(),
 				reuse.RefreshIndex(j.place, j.Opened, j.workflow.Map, j.meta.Since != nil))
 		}
-		if result.Duration = j.Fold.Duration(time.Now()); err == nil {
+		if result.Duration = j.Duration(time.Now()); err == nil {
 			j.recordEnd(result, d)
 		}
 	}
 	if j.space != nil {
 		result.Merge = &MergeResult{
-			Base: j.Fold.Base, Head: d.head, Branch: d.Branch, Hidden: d.Hidden, Into: d.into,
-			Merged: j.Fold.Merged, Merging: len(j.Fold.Merging),
+			Base: j.Base, Head: d.head, Branch: d.Branch, Hidden: d.Hidden, Into: d.into,
+			Merged: j.Merged, Merging: len(j.Merging),
 		}
 	}
 	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
@@ -452,7 +452,7 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 }
 
 func (j *owner) recordEnd(r Result, d delivered) {
-	if batch := j.Fold.Policy.Remainder(); len(batch) > 0 {
+	if batch := j.Policy.Remainder(); len(batch) > 0 {
 		j.Record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
 	var spent *limit.Total

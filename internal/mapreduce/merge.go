@@ -28,7 +28,7 @@ const (
 
 // enqueue adds an item whose work is to be merged.
 func (p *pool) enqueue(index int) {
-	turn := p.Fold.Merging[index].Seq
+	turn := p.Merging[index].Seq
 	if p.workflow.Workspace.Order == workflow.OrderItems {
 		turn = int64(index)
 	}
@@ -38,8 +38,8 @@ func (p *pool) enqueue(index int) {
 // enqueueAll adds what an earlier run has left.
 func (p *pool) enqueueAll() {
 	p.merger.last, p.merger.slots = -1, map[int]int{}
-	for index, m := range p.Fold.Merging {
-		if p.Fold.Skips[index] != "" { // asked for while the job stood
+	for index, m := range p.Merging {
+		if p.Skips[index] != "" { // asked for while the job stood
 			p.recordSkipped(events.AgentFailed{
 				AttemptID: m.AttemptID, Worker: m.Worker, DurationMS: events.Millis(m.Took), Commit: m.Commit,
 			})
@@ -62,7 +62,7 @@ func (p *pool) horizon() int64 {
 		return math.MaxInt64
 	}
 	first := math.MaxInt
-	for index := range p.Fold.Running {
+	for index := range p.Running {
 		first = min(first, index)
 	}
 	for _, d := range p.lobby.due {
@@ -98,14 +98,14 @@ func (p *pool) merge() {
 		}
 		for horizon := p.horizon(); len(m.batch) < most && len(m.queue) > 0 && m.queue[0].turn < horizon; {
 			index := m.queue.pop().index
-			m.batch = append(m.batch, workOf(p.Fold.Merging[index]))
+			m.batch = append(m.batch, workOf(p.Merging[index]))
 		}
 	}
 	if len(m.batch) == 0 && m.publish == nil {
 		return
 	}
 	m.busy = true
-	j, ctx, head, batch, publish := p.owner, p.runners.ctx, p.Fold.Head, m.batch, m.publish
+	j, ctx, head, batch, publish := p.owner, p.runners.ctx, p.Head, m.batch, m.publish
 	m.publish = nil
 	j.agents.Go(func() error {
 		var end mergeEnd
@@ -141,7 +141,7 @@ func (end *mergeEnd) deliver(p *pool) {
 	}
 	for _, r := range end.merged.Failed {
 		p.recordRejected(r)
-		if w, ok := p.Fold.Waiting[r.Index]; ok && p.halted == nil {
+		if w, ok := p.Waiting[r.Index]; ok && p.halted == nil {
 			p.lobby.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
 		}
 	}
@@ -163,7 +163,7 @@ func (j *owner) recordMerged(end *mergeEnd) *published {
 		e.Commits, e.Files = append(e.Commits, it.Merge), append(e.Files, it.Files)
 		e.Insertions, e.Deletions = e.Insertions+it.Insertions, e.Deletions+it.Deletions
 		done.settled = append(done.settled, it.Work)
-		if j.Fold.Dead(it.Index) {
+		if j.Dead(it.Index) {
 			letters = append(letters, it.ItemID)
 		}
 	}
@@ -177,7 +177,7 @@ func (j *owner) recordMerged(end *mergeEnd) *published {
 // recordRejected records that work could not be merged, as a failure of its item. The policy decides what
 // follows, as of any failure.
 func (j *owner) recordRejected(r gitspace.Rejected) {
-	m := j.Fold.Merging[r.Index]
+	m := j.Merging[r.Index]
 	f := retry.Failure{Type: r.Type, Message: r.Message, ExitCode: -1}
 	step := ""
 	if r.Outcome != nil && r.Outcome.Failure != nil {
@@ -192,7 +192,7 @@ func (j *owner) recordRejected(r gitspace.Rejected) {
 		Retry: retry.Decision{State: m.Retry},
 	}
 	if !resolve {
-		d = j.Fold.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: m.Retry}, now,
+		d = j.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: m.Retry}, now,
 			retry.NewRand(j.meta.Seed, m.ItemID, strconv.Itoa(m.Attempt)))
 	}
 	failed := events.AgentFailed{
@@ -211,10 +211,10 @@ func (j *owner) adopt(ctx context.Context, ids []string) (*gitspace.Work, error)
 		return nil, job.Refusef("a commit belongs to a single item: name one dead letter")
 	}
 	e, ok := j.Queue.Get(ids[0])
-	if _, waits := j.Fold.Merging[e.ItemIndex]; !ok || waits {
+	if _, waits := j.Merging[e.ItemIndex]; !ok || waits {
 		return nil, job.Refusef("the changes of %s are already waiting to merge: prodigy resume %s", ids[0], j.place.ID)
 	}
-	w, err := j.space.Adopt(ctx, j.Fold.Head, j.config.With, e.ItemIndex, j.Fold.NextNumber(e.ItemIndex))
+	w, err := j.space.Adopt(ctx, j.Head, j.config.With, e.ItemIndex, j.NextNumber(e.ItemIndex))
 	if state, ok := errors.AsType[*gitspace.StateError](err); ok {
 		return nil, job.Refusef("%s", state.Reason)
 	}

@@ -228,18 +228,18 @@ func (j *owner) open() (err error) {
 	if j.Opened, err = job.Open(j.place, j.options()); err != nil {
 		return err
 	}
-	if j.config.MaxParallel == 0 && j.Fold.Slots > 0 {
-		j.parallel = j.Fold.Slots
+	if j.config.MaxParallel == 0 && j.Slots > 0 {
+		j.parallel = j.Slots
 	}
-	if j.Fold.Ended == "" && j.Fold.Seq > 0 { // the run before has not ended
+	if j.Ended == "" && j.Seq > 0 { // the run before has not ended
 		if death := process.LastDeath(j.place.RegisterFile()); !death.At.IsZero() && !death.Stopping {
 			j.died = new(death.At.UTC())
 		}
 	}
 	if j.config.Earlier != nil {
 		j.config.Earlier(Earlier{
-			j.Fold.Policy.Metrics(), j.Fold.Spent.Total.Clone(), j.Fold.MaxCost,
-			slices.Collect(maps.Values(j.Fold.Quotas)), j.Fold.Unmerged(), j.parallel,
+			j.Policy.Metrics(), j.Spent.Total.Clone(), j.MaxCost,
+			slices.Collect(maps.Values(j.Quotas)), j.Unmerged(), j.parallel,
 		})
 	}
 	return j.start()
@@ -258,28 +258,22 @@ func (j *owner) endLeftovers() error {
 	return err
 }
 
-// makeTemp makes the directory of the private files of this run. Its name is unique, so that the watcher of a killed
-// run cannot remove the files of a resume.
-func (j *owner) makeTemp() (err error) {
-	if err := jobs.MakeDirs(j.place.TempDir()); err != nil {
-		return err
-	}
-	if j.temp, err = os.MkdirTemp(j.place.TempDir(), "run-"); err != nil {
-		return fmt.Errorf("create the directory for private files: %w", err)
-	}
-	return nil
-}
-
-// start makes the directory of private files and the register.
+// start makes the directory of private files and the register. The name of the directory is unique, so that the watcher
+// of a killed run cannot remove the files of a resume.
 func (j *owner) start() error {
-	if err := errors.Join(j.makeTemp(), j.openOutputs()); err != nil {
+	err := jobs.MakeDirs(j.place.TempDir())
+	if err == nil {
+		if j.temp, err = os.MkdirTemp(j.place.TempDir(), "run-"); err != nil {
+			err = fmt.Errorf("create the directory for private files: %w", err)
+		}
+	}
+	if err = errors.Join(err, j.openOutputs()); err != nil {
 		return err
 	}
 	var watcher []string
 	if len(j.config.Watcher) > 0 {
 		watcher = append(slices.Clip(j.config.Watcher), j.temp)
 	}
-	var err error
 	if j.register, err = process.OpenRegister(j.place.RegisterFile(), j.config.Grace, watcher...); err != nil {
 		return err
 	}
@@ -330,12 +324,12 @@ func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 	j.host = &host{job: j}
 	j.host.Told = j.host.emit
 	now := time.Now()
-	for _, e := range check.ByKey(j.Fold.Quotas) {
+	for _, e := range check.ByKey(j.Quotas) {
 		if e.Until.After(now) {
 			j.notice("still " + pausedText(e, now))
 		}
 	}
-	j.host.starts.restore(j.config.Agents, j.Fold.Quotas, j.budget(), j.Fold.Spent)
+	j.host.starts.restore(j.config.Agents, j.Quotas, j.budget(), j.Spent)
 	commands := int(j.room.Load())
 	if j.config.OnFleet { // those of the items run elsewhere
 		commands = process.CapacityNow().Fits

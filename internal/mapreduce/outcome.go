@@ -111,7 +111,7 @@ func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
 			Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
-	if j.Fold.Skips[a.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
+	if j.Skips[a.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
 		return j.recordSkipped(events.AgentFailed{
 			AttemptID: a.AttemptID(), Worker: a.Worker, Place: e.outcome.Machine(),
 			DurationMS: events.Millis(e.outcome.Duration), Outputs: j.printed.take(a.ID),
@@ -134,7 +134,7 @@ func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
 
 func (j *owner) recordSuccess(e *attemptEnd) int64 {
 	a, o := e.attempt, e.outcome
-	wasDead := j.Fold.Dead(a.ItemIndex)
+	wasDead := j.Dead(a.ItemIndex)
 	r := j.Record(events.AgentCompleted{
 		AttemptID: a.AttemptID(), Worker: a.Worker, Place: o.Place, DurationMS: events.Millis(o.Duration),
 		ExitCode: o.ExitCode, ItemOutput: o.ItemOutput, Outputs: j.printed.take(a.ID), Changes: o.Changes,
@@ -149,12 +149,12 @@ func (j *owner) recordSuccess(e *attemptEnd) int64 {
 func (j *owner) recordFailure(e *attemptEnd) int64 {
 	a, o, f := e.attempt, e.outcome, e.outcome.Failure
 	now := time.Now()
-	flight := j.Fold.Running[a.ItemIndex]
+	flight := j.Running[a.ItemIndex]
 	if flight.Resolve != "" { // the conflict stands
 		f.Type, f.Message = retry.TypeMergeConflict, "it was not resolved: "+f.Message
 		o.Commit = flight.Resolve
 	}
-	d := j.Fold.Policy.Decide(errorpolicy.Outcome{
+	d := j.Policy.Decide(errorpolicy.Outcome{
 		Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry,
 	}, now, retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number)))
 	failure := f.Failure
@@ -184,7 +184,7 @@ func (j *owner) fail(e events.AgentFailed, f retry.Failure, d errorpolicy.Decisi
 	switch status := e.Status(); {
 	case status.DeadLetter():
 		j.Record(events.DLQItemAdded{
-			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.Fold.Failures[e.ItemIndex],
+			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.Failures[e.ItemIndex],
 		})
 	case status == errorpolicy.Skipped:
 		skipped := events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: "on_item_failure: skip"}
@@ -216,24 +216,24 @@ func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 
 // recordSkipped settles an item as skipped, because somebody asked for it.
 func (j *owner) recordSkipped(e events.AgentFailed) int64 {
-	f := retry.Failure{Type: retry.TypeSkipped, Message: "skipped by " + j.Fold.Skips[e.ItemIndex], ExitCode: -1}
+	f := retry.Failure{Type: retry.TypeSkipped, Message: "skipped by " + j.Skips[e.ItemIndex], ExitCode: -1}
 	return j.fail(e, f, errorpolicy.Decision{Action: errorpolicy.Skip}, time.Now())
 }
 
 // dropped settles an item that is not to start: its retry budget has expired, or the open breaker refuses it. It
 // reports whether it is one.
 func (p *pool) dropped(it items.Item, v limits.Verdict, now time.Time) bool {
-	again, used := p.workflow.ErrorPolicy.RetryConfig, p.Fold.RetryOf(it.Index)
+	again, used := p.workflow.ErrorPolicy.RetryConfig, p.RetryOf(it.Index)
 	switch {
 	case again != nil && again.Expired(used, now):
-		last := p.Fold.Failed[it.Index]
+		last := p.Failed[it.Index]
 		f := retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}
-		d := p.Fold.Policy.GiveUp(errorpolicy.Outcome{Failure: f, Retry: used})
+		d := p.Policy.GiveUp(errorpolicy.Outcome{Failure: f, Retry: used})
 		f.Message = retry.Headline(retry.Budget, f.Message, "")
 		p.fail(events.AgentFailed{AttemptID: p.notRun(it.ID, it.Index), Step: last.Step}, f, d, now)
 	case v.Answer == limits.Refuse:
 		f := retry.Failure{Type: retry.TypeCircuitOpen, ExitCode: -1}
-		last := p.Fold.Failed[it.Index].Error
+		last := p.Failed[it.Index].Error
 		f.Message = retry.Headline(retry.CircuitOpen, last, "refused: the circuit breaker is open")
 		e := events.AgentFailed{AttemptID: p.notRun(it.ID, it.Index)}
 		p.fail(e, f, errorpolicy.Decision{Action: errorpolicy.DLQ}, now)

@@ -234,7 +234,7 @@ func (j *owner) attemptOf(itemID string, index, number int) events.AttemptID {
 
 // notRun names the end of an item for which nothing is run, after the attempts that it has had.
 func (j *owner) notRun(itemID string, index int) events.AttemptID {
-	return events.AttemptID{ItemID: itemID, ItemIndex: index, Attempt: j.Fold.NextNumber(index) - 1}
+	return events.AttemptID{ItemID: itemID, ItemIndex: index, Attempt: j.NextNumber(index) - 1}
 }
 
 // earlier returns the steps of the phases before this one whose output later phases may name.
@@ -244,7 +244,7 @@ func (j *owner) earlier(phase string) []events.StepCompleted {
 		if name == phase || (name == "reduce" && phase != "merge") {
 			break
 		}
-		for _, s := range j.Fold.Phase(name).Steps {
+		for _, s := range j.Phase(name).Steps {
 			if s.Capture != "" {
 				done = append(done, s)
 			}
@@ -256,7 +256,7 @@ func (j *owner) earlier(phase string) []events.StepCompleted {
 // recordPhaseCompleted records the end of a phase, with the time that all runs of the job have worked on it,
 // and the commit that it ended at.
 func (j *owner) recordPhaseCompleted(name, head string) {
-	took := j.Fold.Duration(time.Now()) - j.Fold.Phase(name).Began
+	took := j.Duration(time.Now()) - j.Phase(name).Began
 	j.Record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took), Head: head})
 }
 

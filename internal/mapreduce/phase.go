@@ -16,7 +16,7 @@ import (
 // runPhase runs the steps of a phase that runs once, from its first step that is not done. A standard workflow
 // is one phase without a name.
 func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (Result, error) {
-	known := j.Fold.Phase(name)
+	known := j.Phase(name)
 	if p == nil || known.Completed {
 		return Result{State: jobs.Completed}, nil
 	}
@@ -59,12 +59,12 @@ func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult)
 	a.CorrelationID = j.place.ID
 	a.Number, a.Worker = 1, 1
 	a.Steps = p.Commands
-	a.Done = j.Fold.Phase(name).Steps
-	a.Map, a.Base = m, j.Fold.Head
+	a.Done = j.Phase(name).Steps
+	a.Map, a.Base = m, j.Head
 	if j.space != nil && (name == "reduce" || name == "merge") {
 		a.Merge = &agent.MergeResult{
 			SourceBranch: gitspace.Config{JobID: a.JobID}.ResultBranch(),
-			TargetBranch: j.Fold.TargetBranch,
+			TargetBranch: j.TargetBranch,
 		}
 	}
 	a.Outputs = j.printed.granted()
@@ -72,7 +72,7 @@ func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult)
 		a.Trace = j.span().Run(j.runSeq).Phase(name).String()
 	}
 	a.SetSpec()
-	j.Fold.TakeUp(&a, "")
+	j.TakeUp(&a, "")
 	return a
 }
 
@@ -93,7 +93,7 @@ func (j *owner) mapResult() (*agent.MapResult, error) {
 	if err := j.MakeResults(); err != nil {
 		return nil, err
 	}
-	m := j.Fold.Policy.Metrics()
+	m := j.Policy.Metrics()
 	missing := ""
 	if namesAny(slices.Concat(stepsOf(j.workflow.Reduce), stepsOf(j.workflow.Merge)), "missing_file") {
 		missing = j.place.MissingFile()
@@ -103,7 +103,7 @@ func (j *owner) mapResult() (*agent.MapResult, error) {
 	}
 	return &agent.MapResult{
 		Total: m.TotalItems, Successful: m.Successful, Failed: m.Failed, Skipped: m.Skipped, FailureRate: m.FailureRate,
-		Duration: j.Fold.Phase("map").Duration, ResultsFile: j.place.ResultsFile(), MissingFile: missing,
-		Spent: j.Fold.Spent.Map,
+		Duration: j.Phase("map").Duration, ResultsFile: j.place.ResultsFile(), MissingFile: missing,
+		Spent: j.Spent.Map,
 	}, nil
 }

@@ -79,7 +79,7 @@ func (j *owner) newSlots(recorded *workflow.Workflow) error {
 			j.parallel = 1 // until workers are heard of
 		}
 	}
-	j.rescaled = j.Fold.Slots > 0
+	j.rescaled = j.Slots > 0
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (j *owner) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 	w := j.workflow
 	problems := j.changedSteps("", w.Commands, recorded.Commands)
 	problems = append(problems, j.changedSteps("setup", stepsOf(w.Setup), stepsOf(recorded.Setup))...)
-	if j.Fold.Ended != jobs.Completed { // else they begin anew when they are run again
+	if j.Ended != jobs.Completed { // else they begin anew when they are run again
 		problems = append(problems, j.changedSteps("reduce", stepsOf(w.Reduce), stepsOf(recorded.Reduce))...)
 		problems = append(problems, j.changedSteps("merge", stepsOf(w.Merge), stepsOf(recorded.Merge))...)
 	}
@@ -104,7 +104,7 @@ func (j *owner) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 
 // unchosen reports whether no item of the job counts yet. With a key none does before all are selected.
 func (j *owner) unchosen(recorded *workflow.Workflow) bool {
-	return !j.Fold.Selected && (j.Store.Len() == 0 || recorded.Map.Key.Value != "")
+	return !j.Selected && (j.Store.Len() == 0 || recorded.Map.Key.Value != "")
 }
 
 // chooseAgain forgets items that do not count: the replacement may choose others.
@@ -133,7 +133,7 @@ func stepsOf(p *workflow.Phase) []workflow.Step {
 // changedSteps reports steps of a phase that are done and would be different now. A phase that is done gets no
 // more steps either.
 func (j *owner) changedSteps(phase string, now, before []workflow.Step) []workflow.Problem {
-	p := j.Fold.Phase(phase)
+	p := j.Phase(phase)
 	done := len(p.Steps)
 	if p.Completed {
 		done = len(before)

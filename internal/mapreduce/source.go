@@ -71,14 +71,14 @@ func (j *owner) feed(produce func(ctx context.Context, give func(offered) bool) 
 func (j *owner) selected() source {
 	todo := j.todo()
 	sel := &selection{
-		job: j, head: j.Fold.Head, grown: make(chan struct{}, 1), ended: make(chan struct{}),
+		job: j, head: j.Head, grown: make(chan struct{}, 1), ended: make(chan struct{}),
 		lead: ahead{items: mostAhead, bytes: mostBytesAhead, moved: make(chan struct{}, 1)},
 	}
 	cutOff := j.workflow.Map.Input.Stdin && j.config.Stdin == nil // the selection of an earlier run cannot be repeated
-	if j.Fold.Selected || cutOff {
+	if j.Selected || cutOff {
 		close(sel.grown)
 		return j.feed(func(ctx context.Context, give func(offered) bool) error {
-			if err := sel.give(ctx, todo, give); err != nil || j.Fold.Selected {
+			if err := sel.give(ctx, todo, give); err != nil || j.Selected {
 				return err
 			}
 			return fmt.Errorf("%w: the items read so far (%d) have run; start a new job with the rest",
@@ -121,7 +121,7 @@ var (
 // end, and those that were read have ended.
 func (j *owner) nothingLeft() bool {
 	m := j.workflow.Map
-	return m != nil && m.Input.Stdin && !j.Fold.Selected && j.Pending()+j.Fold.InFlight()+j.Fold.Unmerged() == 0
+	return m != nil && m.Input.Stdin && !j.Selected && j.Pending()+j.InFlight()+j.Unmerged() == 0
 }
 
 // selection is a selection at work: one goroutine records what it chooses, another gives it to the pool.
@@ -298,15 +298,15 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(off
 // todo returns a function that reports whether an item, by index, is to be started for the first time in this
 // run. It is a snapshot of the state, so a source can use it while the owner continues.
 func (j *owner) todo() func(index int) bool {
-	statuses := j.Fold.Status.Clone()
-	waiting := make(map[int]bool, len(j.Fold.Waiting))
-	for i := range j.Fold.Waiting {
+	statuses := j.Status.Clone()
+	waiting := make(map[int]bool, len(j.Waiting))
+	for i := range j.Waiting {
 		waiting[i] = i < j.Store.Len()
 	}
-	for i := range j.Fold.Running { // attached ones
+	for i := range j.Running { // attached ones
 		waiting[i] = true
 	}
-	for i := range j.Fold.Merging {
+	for i := range j.Merging {
 		waiting[i] = true
 	}
 	return func(i int) bool { return !waiting[i] && statuses.At(i) == errorpolicy.Pending }

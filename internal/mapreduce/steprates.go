@@ -19,7 +19,7 @@ func (p *pool) askTurn(k *parking) {
 		p.lobby.steps[k.step.Position] = q
 	}
 	now := time.Now()
-	next := p.Fold.Limits.Steps[k.step.Position].Next(k.step.Key, now)
+	next := p.Limits.Steps[k.step.Position].Next(k.step.Key, now)
 	if !k.keeps && (q.has(k.step.Key) || next.After(now)) && p.lobby.waits() < maxParked {
 		p.leaveSlot(k)
 		p.lobby.stepsParked++
@@ -38,7 +38,7 @@ func (p *pool) askTurn(k *parking) {
 func (p *pool) serveSteps(now time.Time, vacant bool) bool {
 	for position, q := range check.ByKey(p.lobby.steps) {
 		for p.halted == nil {
-			_, k, ok := q.next(now, p.Fold.Limits.Steps[position].Next)
+			_, k, ok := q.next(now, p.Limits.Steps[position].Next)
 			switch {
 			case !ok:
 				if q.len() > 0 && (vacant || q.order[0].queue[0].keeps) {

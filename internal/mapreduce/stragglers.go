@@ -21,7 +21,7 @@ func (p *pool) sinceOf(f *flight, id string, now time.Time) time.Time {
 	if f.waits != nil || !f.placed {
 		return now
 	}
-	if k, retrying := p.Fold.Retrying[id]; retrying && k.Due.After(f.began) {
+	if k, retrying := p.Retrying[id]; retrying && k.Due.After(f.began) {
 		return k.Due
 	}
 	return f.began
@@ -30,8 +30,8 @@ func (p *pool) sinceOf(f *flight, id string, now time.Time) time.Time {
 // findStragglers records which attempts have become stragglers.
 func (p *pool) findStragglers(now time.Time) {
 	w := &p.watch
-	limit, known := p.Fold.Times.Limit()
-	if !known || len(p.Fold.Quotas) > 0 {
+	limit, known := p.Times.Limit()
+	if !known || len(p.Quotas) > 0 {
 		return
 	}
 	for len(w.clocks) > 0 && now.Sub(w.clocks[0].since) >= limit {
@@ -39,7 +39,7 @@ func (p *pool) findStragglers(now time.Time) {
 		f := p.flights[c.token]
 		one := job.Running{}
 		if f != nil {
-			one = p.Fold.Running[f.index]
+			one = p.Running[f.index]
 		}
 		if one.Token != c.token { // it has ended
 			w.clocks.pop()
@@ -55,8 +55,8 @@ func (p *pool) findStragglers(now time.Time) {
 			Worker:    f.slot, RanMS: events.Millis(now.Sub(c.since)),
 			LimitMS: events.Millis(limit), After: p.workflow.Map.Straggler.After.String(),
 		}
-		if t := p.Fold.Times.Percentile(); t > 0 {
-			e.PercentileMS, e.Attempts = events.Millis(t), p.Fold.Times.N()
+		if t := p.Times.Percentile(); t > 0 {
+			e.PercentileMS, e.Attempts = events.Millis(t), p.Times.N()
 		}
 		w.clocks.pop()
 		p.Record(e)
@@ -70,7 +70,7 @@ func (p *pool) findStragglers(now time.Time) {
 
 // soonStraggling notes when the next attempt may be a straggler.
 func (p *pool) soonStraggling() {
-	if limit, known := p.Fold.Times.Limit(); known && len(p.watch.clocks) > 0 {
+	if limit, known := p.Times.Limit(); known && len(p.watch.clocks) > 0 {
 		p.lobby.soon(p.watch.clocks[0].since.Add(limit))
 	}
 }

@@ -38,7 +38,7 @@ func (p *pool) isolate(now time.Time) {
 	if len(s.waiting) > 0 && !p.runners.busy() && (p.exhausted() || canary()) {
 		next := s.waiting[0]
 		if s.pause.IsZero() {
-			s.pause = now.Add(time.Second << min(2*p.Fold.Crashes[next.index].Alone, 4))
+			s.pause = now.Add(time.Second << min(2*p.Crashes[next.index].Alone, 4))
 		}
 		if now.Before(s.pause) {
 			l.soon(s.pause)
@@ -56,14 +56,14 @@ func (p *pool) isolate(now time.Time) {
 
 // suspect reports whether an item is to run alone.
 func (j *owner) suspect(index int) bool {
-	return j.config.MaxCrashes > 0 && j.Fold.Crashes[index].Together >= j.config.MaxCrashes &&
-		j.Fold.Status.At(index) == errorpolicy.Pending
+	return j.config.MaxCrashes > 0 && j.Crashes[index].Together >= j.config.MaxCrashes &&
+		j.Status.At(index) == errorpolicy.Pending
 }
 
 // quarantine records the failure of the items that were running alone when the run died, once that has happened
 // too often. The policy decides what follows as of any failure. The breaker never learns of it.
 func (j *owner) quarantine() {
-	for index := range check.ByKey(j.Fold.Losses) {
+	for index := range check.ByKey(j.Losses) {
 		if index < j.Store.Len() {
 			j.condemn(index)
 		}
@@ -71,8 +71,8 @@ func (j *owner) quarantine() {
 	if j.config.MaxCrashes <= 0 {
 		return
 	}
-	for index, c := range check.ByKey(j.Fold.Crashes) {
-		w, waits := j.Fold.Waiting[index] // an attached one does not
+	for index, c := range check.ByKey(j.Crashes) {
+		w, waits := j.Waiting[index] // an attached one does not
 		if !waits || !w.Due.IsZero() || c.Alone < j.config.MaxCrashes || !j.suspect(index) || index >= j.Store.Len() {
 			continue
 		}
@@ -84,7 +84,7 @@ func (j *owner) quarantine() {
 func (j *owner) setAside(index int, w job.Waiting, message string) {
 	now := time.Now()
 	f := retry.Failure{Type: retry.TypeKilledRunner, Message: message, ExitCode: -1}
-	d := j.Fold.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: w.Retry}, now,
+	d := j.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: w.Retry}, now,
 		retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
 	failed := events.AgentFailed{AttemptID: events.AttemptID{ItemID: w.ID, ItemIndex: index, Attempt: w.Number}}
 	if j.workflow.ErrorPolicy.OnItemFailure.Kind == errorpolicy.Custom {
@@ -107,8 +107,8 @@ const (
 
 // condemn records the failure of an item that waits for its next attempt, if its workers have been lost too often.
 func (j *owner) condemn(index int) {
-	l := j.Fold.Losses[index]
-	w, waits := j.Fold.Waiting[index]
+	l := j.Losses[index]
+	w, waits := j.Waiting[index]
 	switch {
 	case !waits || !w.Due.IsZero():
 	case l.Alone >= lostAlone:

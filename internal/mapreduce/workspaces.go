@@ -134,16 +134,16 @@ func (j *owner) openWorkspaces(ctx context.Context, start gitspace.Start) error 
 		return nil
 	}
 	if start.Base == "" {
-		start = gitspace.Start{Base: j.Fold.Base, Branch: j.Fold.TargetBranch}
-		if j.Fold.Ended == "" { // the run before died, and has not looked at the checkout
-			start.Checkout = j.Fold.Checkout
+		start = gitspace.Start{Base: j.Base, Branch: j.TargetBranch}
+		if j.Ended == "" { // the run before died, and has not looked at the checkout
+			start.Checkout = j.Checkout
 		}
 	}
 	var live []gitspace.Work
-	for _, m := range j.Fold.Merging {
+	for _, m := range j.Merging {
 		live = append(live, workOf(m))
 	}
-	space, err := j.config.workspaces().Open(ctx, j.gitConfig(), start, j.Fold.Head, live)
+	space, err := j.config.workspaces().Open(ctx, j.gitConfig(), start, j.Head, live)
 	if err != nil {
 		return fmt.Errorf("open the workspaces: %w", err)
 	}
@@ -161,7 +161,7 @@ func (j *owner) openWorkspaces(ctx context.Context, start gitspace.Start) error 
 func (j *owner) uncommitted(err error) string {
 	var missing *items.NoFileError
 	if empty, ok := errors.AsType[*items.EmptyError](err); ok && empty.Glob && j.isolated() {
-		return "; workspaces have only committed files, here at " + events.ShortCommit(j.Fold.Head)
+		return "; workspaces have only committed files, here at " + events.ShortCommit(j.Head)
 	}
 	if !j.isolated() || !errors.As(err, &missing) {
 		return ""
@@ -171,7 +171,7 @@ func (j *owner) uncommitted(err error) string {
 		return ""
 	}
 	return fmt.Sprintf("; it is in %s, but not in commit %s, from which workspaces start: commit it and run the workflow again, or use its full path, %s",
-		j.config.Dir, events.ShortCommit(j.Fold.Head), file)
+		j.config.Dir, events.ShortCommit(j.Head), file)
 }
 
 // setSteps takes over what the attempts about workspaces have in common with those of a phase, which is about to begin.
@@ -226,7 +226,7 @@ func (j *owner) executeAttempt(ctx context.Context, a agent.Attempt) (agent.Outc
 	if a.Merge != nil {
 		m := *a.Merge
 		m.Worktree = dir
-		h, err := j.space.History(ctx, j.Fold.Base, a.Base)
+		h, err := j.space.History(ctx, j.Base, a.Base)
 		if err != nil {
 			return agent.Outcome{}, err
 		}
@@ -259,12 +259,11 @@ func phaseFailure(err error) (agent.Outcome, error) {
 // base returns the commit at which an attempt at an item begins: the head of now. With `order: items` and several
 // slots the first attempts of all begin at the same commit, so that what they do does not depend on who was faster.
 func (j *owner) base(index int) string {
-	s := j.Fold
-	if j.workflow.Workspace.Order == workflow.OrderItems && (j.parallel > 1 || j.elastic) && s.Failures[index] == 0 &&
-		!s.Dead(index) {
-		return s.MapBase
+	if j.workflow.Workspace.Order == workflow.OrderItems && (j.parallel > 1 || j.elastic) && j.Failures[index] == 0 &&
+		!j.Dead(index) {
+		return j.MapBase
 	}
-	return s.Head
+	return j.Head
 }
 
 // delivered is how the result of a job with workspaces reached the user's repository.
@@ -280,7 +279,7 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 	if j.space == nil {
 		return delivered{}, v
 	}
-	d := delivered{head: cmp.Or(v.head, j.Fold.Head)} // that of a standard workflow is in no record before the last
+	d := delivered{head: cmp.Or(v.head, j.Head)} // that of a standard workflow is in no record before the last
 	fail := func(what string, err error) (delivered, Result) {
 		failed := Result{State: jobs.Failed, Reason: what + ": " + err.Error()}
 		var state *gitspace.StateError
@@ -308,7 +307,7 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 	if v.State != jobs.Completed {
 		return d, v
 	}
-	if into := j.workflow.Workspace.Into; into != "" && d.head != j.Fold.Base {
+	if into := j.workflow.Workspace.Into; into != "" && d.head != j.Base {
 		if err := j.space.Into(ctx, into, d.head); err != nil {
 			return fail("into "+into, err)
 		}
@@ -319,7 +318,7 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 		return d, v
 	}
 	j.Record(events.WorktreeCleaned{Reason: "the job has completed"})
-	if m := j.Fold.Policy.Metrics(); m.Failed+m.Skipped+m.Rejected == 0 { // else the hub alone has the work of those
+	if m := j.Policy.Metrics(); m.Failed+m.Skipped+m.Rejected == 0 { // else the hub alone has the work of those
 		if err := j.space.Forget(); err != nil {
 			j.notice(err.Error())
 		}
