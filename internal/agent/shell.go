@@ -26,7 +26,7 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 	}
 	c := call{argv: s.argv, env: inv.Env, values: inv.Values}
 	if len(s.argv) == 0 {
-		c.path, c.argv, c.program = x.shell().Path(), []string{"sh", "-c"}, inv.Program
+		c.path, c.argv, c.program = x.shell().Path, []string{"sh", "-c"}, inv.Program
 	}
 	if !inv.AsFile {
 		c.argv = append(slices.Clip(c.argv), inv.Script)

@@ -3,7 +3,6 @@ package process
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -47,24 +46,19 @@ func (c *Capture) limit() int { return cmp.Or(c.Limit, defaultLimit) }
 
 // Text returns what was kept.
 func (c *Capture) Text() string {
-	if c.total <= int64(c.limit()) {
+	if !c.Cut() {
 		return string(c.head) + string(c.tail)
 	}
 	head := c.head[:WholeEnd(c.head)]
 	tail := c.ring()
 	tail = tail[wholeStart(tail):]
-	out := c.total - int64(len(head)) - int64(len(tail))
-	var b strings.Builder
-	b.Write(head)
-	fmt.Fprintf(&b, "… [%d bytes left out] …", out)
-	b.WriteString(tail)
-	return b.String()
+	return fmt.Sprintf("%s… [%d bytes left out] …%s", head, c.total-int64(len(head)+len(tail)), tail)
 }
 
 // Tail returns the last n bytes written, cut at the start of a character.
 func (c *Capture) Tail(n int) string {
 	last := c.ring()
-	if len(last) < n && c.total <= int64(c.limit()) {
+	if len(last) < n && !c.Cut() {
 		last = string(c.head) + last
 	}
 	last = last[max(0, len(last)-n):]

@@ -1,9 +1,11 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -117,33 +119,36 @@ func (p *polled) connect(ends *[3]uintptr, c Command) (pipes []int, err error) {
 func (p *polled) group() group { return group{id: p.id} }
 func (p *polled) expire()      { p.expired.Store(true) }
 
+func (p *polled) isOpen() bool { return p.streams[0].fd >= 0 || p.streams[1].fd >= 0 }
+
 func (p *polled) drainUntilEnd() {
-	for !p.poll(-1, p.pidfd) {
+	for ended := false; !ended; {
+		_, ended = p.poll(-1, p.pidfd)
 	}
 }
 
 func (p *polled) drainRest() {
-	for !p.expired.Load() && (p.streams[0].fd >= 0 || p.streams[1].fd >= 0) {
+	for !p.expired.Load() && p.isOpen() {
 		p.poll(drainStep, -1)
 	}
 }
 
-// poll waits until there is output, delivers it, and reports whether pidfd is ready. It waits at most timeout
-// milliseconds; -1: as long as it takes.
-func (p *polled) poll(timeout, pidfd int) (ended bool) {
+// poll waits until there is output, delivers it, and returns how much that was, and whether pidfd is ready. It waits at
+// most timeout milliseconds; -1: as long as it takes.
+func (p *polled) poll(timeout, pidfd int) (delivered int, ended bool) {
 	fds := [3]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	for i := range p.streams {
 		fds[1+i] = unix.PollFd{Fd: int32(p.streams[i].fd), Events: unix.POLLIN}
 	}
 	if n, err := unix.Poll(fds[:], timeout); n <= 0 {
-		return err != nil && err != unix.EINTR && err != unix.EAGAIN && err != unix.ENOMEM
+		return 0, err != nil && err != unix.EINTR && err != unix.EAGAIN && err != unix.ENOMEM
 	}
 	for i := range p.streams {
 		if fds[1+i].Revents != 0 {
-			p.streams[i].deliver()
+			delivered += p.streams[i].deliver()
 		}
 	}
-	return fds[0].Revents != 0
+	return delivered, fds[0].Revents != 0
 }
 
 // deliver reads once from a pipe that has something, and returns how much that was.
@@ -179,12 +184,15 @@ func (p *polled) close() {
 }
 
 func (p *polled) reap() (end Exit, written, err error) {
-	for i := range p.streams {
-		p.streams[i].rest()
-		if written == nil {
-			written = p.streams[i].to.err
+	// What the pipes hold, without waiting for more. That ends though somebody still writes.
+	for left := 2 * pipeCapacity; left > 0 && p.isOpen(); {
+		delivered, _ := p.poll(0, -1)
+		if delivered == 0 {
+			break
 		}
+		left -= delivered
 	}
+	written = cmp.Or(p.streams[0].to.err, p.streams[1].to.err)
 	p.close()
 	var status syscall.WaitStatus
 	for {
@@ -198,17 +206,13 @@ func (p *polled) reap() (end Exit, written, err error) {
 	return exitOf(status), written, nil
 }
 
-// rest delivers what the pipe holds and does not wait for more. It ends though somebody still writes.
-func (s *stream) rest() {
-	for left := pipeCapacity; left > 0 && s.fd >= 0; {
-		fds := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds[:], 0)
-		if err == unix.EINTR {
-			continue
-		}
-		if n <= 0 {
+// awaitEnd waits until the process has ended and leaves the rest to cmd.Wait: until then its id, which is that
+// of its group, is given to nobody else and can be signalled without harm.
+func awaitEnd(cmd *exec.Cmd) {
+	for {
+		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
 			return
 		}
-		left -= s.deliver()
 	}
 }

@@ -2,7 +2,6 @@ package process
 
 import (
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,26 +26,16 @@ const noteWait = 500 * time.Millisecond
 
 // LastDeath returns how the process that kept the register at path died. The caller knows that it is dead.
 func LastDeath(path string) Death {
-	data, err := os.ReadFile(path)
-	o, _ := parseRegister(data)
-	if err != nil || o.mark == "" {
-		return Death{}
-	}
-	watched, stopping := false, false
-	for chunk := range slices.Chunk(data, recordSize) {
-		if words := strings.Fields(string(chunk)); len(words) == 2 && words[1] == o.mark {
-			watched, stopping = watched || words[0] == watchedWord, stopping || words[0] == stoppingWord
-		}
-	}
-	for deadline := time.Now().Add(noteWait); watched; time.Sleep(5 * time.Millisecond) {
+	o, _, _ := readRegister(path) // of a register that cannot be read nothing is known
+	for deadline := time.Now().Add(noteWait); o.watched; time.Sleep(5 * time.Millisecond) {
 		if at, ok := readDeath(path, o.mark); ok {
-			return Death{At: at, Stopping: stopping}
+			return Death{At: at, Stopping: o.stopping}
 		}
 		if time.Now().After(deadline) {
 			break
 		}
 	}
-	return Death{Stopping: stopping}
+	return Death{Stopping: o.stopping}
 }
 
 func readDeath(path, mark string) (time.Time, bool) {

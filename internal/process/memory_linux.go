@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,18 +28,11 @@ func MemoryFile(content string) (file *os.File, path string, err error) {
 	if err != nil {
 		return nil, "", errors.Join(fmt.Errorf("write a file in memory: %w", err), file.Close())
 	}
-	if !leadsTo(path, file) {
+	// The path does not lead to it where /proc is missing or shows other processes.
+	there, missing := os.Stat(path)
+	here, err := file.Stat()
+	if cmp.Or(missing, err) != nil || !os.SameFile(here, there) {
 		return nil, "", errors.Join(errors.ErrUnsupported, file.Close())
 	}
 	return file, path, nil
-}
-
-// leadsTo reports whether path is that of file. It is not where /proc is missing or shows other processes.
-func leadsTo(path string, file *os.File) bool {
-	there, err := os.Stat(path)
-	if err != nil {
-		return false
-	}
-	here, err := file.Stat()
-	return err == nil && os.SameFile(here, there)
 }

@@ -91,5 +91,7 @@ func expire(*os.File) {}
 
 func rest(*os.File, []byte, func([]byte)) {}
 
+func currentLimits() limits { return limits{} }
+
 // SignalNumber returns 0: no command ends by a signal here.
 func SignalNumber(string) int { return 0 }

@@ -154,6 +154,8 @@ type owner struct {
 	session int    // that all of them are in, unless they leave it
 	boot    string // of the machine
 	mark    string // that they carry in their environment
+
+	watched, stopping bool // it has a watcher, and had been asked to stop
 }
 
 const ownerWord = "session"
@@ -187,6 +189,9 @@ func readRegister(path string) (o owner, running []record, err error) {
 func parseRegister(data []byte) (o owner, running []record) {
 	for chunk := range slices.Chunk(data, recordSize) {
 		words := strings.Fields(string(chunk))
+		if len(words) == 2 && words[1] == o.mark {
+			o.watched, o.stopping = o.watched || words[0] == watchedWord, o.stopping || words[0] == stoppingWord
+		}
 		if len(words) != 4 {
 			continue
 		}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -20,7 +21,7 @@ import (
 // the shell, which saves half of what starting it costs. Whatever depends on more (an odd environment, a file
 // that does not start) is left to the shell.
 type Shell struct {
-	path string
+	Path string // empty if there is none
 
 	// kind is dash or bash, by the name of the shell's file. Any other shell always runs its commands itself.
 	kind string
@@ -46,11 +47,8 @@ func FindShell() *Shell {
 // ShellAt returns the shell at path. What kind of shell it is shows in the name of the file that path leads to.
 func ShellAt(path string) *Shell {
 	file, _ := filepath.EvalSymlinks(path)
-	return &Shell{path: path, kind: filepath.Base(file)}
+	return &Shell{Path: path, kind: filepath.Base(file)}
 }
-
-// Path returns the path of the shell, or nothing when there is none.
-func (s *Shell) Path() string { return s.path }
 
 // Program is what a shell command comes to when it is one program and nothing else.
 type Program struct {
@@ -225,13 +223,9 @@ func (v variables) addBash(env []string, path string) (with []string, ok bool) {
 			return nil, false
 		}
 	}
-	level := "0"
-	if v.level != "" {
-		n, err := strconv.Atoi(v.level)
-		if err != nil || n < 0 || n > 900 || strconv.Itoa(n) != v.level {
-			return nil, false
-		}
-		level = v.level
+	level := cmp.Or(v.level, "0")
+	if n, err := strconv.Atoi(level); err != nil || n < 0 || n > 900 || strconv.Itoa(n) != level {
+		return nil, false
 	}
 	return append(env, "_="+path, "SHLVL="+level), true
 }

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package process
-
-func startChild(c Command) (child, error) { return startPiped(c) }
