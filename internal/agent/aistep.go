@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,12 +124,10 @@ const goOn = "You were interrupted before you had finished. Look at what is ther
 func checkPromptArgument(program, prompt string) error {
 	switch {
 	case strings.IndexByte(prompt, 0) >= 0:
-		return &template.BindError{Text: "the prompt contains a NUL byte, which is not allowed in an argument"}
+		return unfit("the prompt contains a NUL byte, which is not allowed in an argument")
 	case strings.HasPrefix(prompt, "-"):
-		return &template.BindError{Text: fmt.Sprintf(
-			"the prompt starts with a dash, and %s would parse it as an option: put other words first",
-			filepath.Base(program),
-		)}
+		return unfit("the prompt starts with a dash, and " + filepath.Base(program) +
+			" would parse it as an option: put other words first")
 	}
 	return nil
 }
@@ -140,10 +137,10 @@ func (b *boundCommand) addSchema(dir string) error {
 	path := process.Resolve(dir, b.aiRun.schema)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return &template.BindError{Text: "schema: " + err.Error()}
+		return unfit("schema: " + err.Error())
 	}
 	if _, err := compileSchema(data); err != nil {
-		return &template.BindError{Text: "schema: " + path + ": " + err.Error()}
+		return unfit("schema: " + path + ": " + err.Error())
 	}
 	b.aiRun.schema = string(data)
 	option := b.aiRun.preset.Options["schema"]

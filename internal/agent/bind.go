@@ -137,7 +137,7 @@ func (r *run) bindEnv(s *scope, vars []variable) ([]string, error) {
 			value, err = r.secret(v.name)
 		}
 		if err == nil && strings.IndexByte(value, 0) >= 0 {
-			err = &template.BindError{Text: "the value contains a NUL byte, which is not allowed in a variable"}
+			err = unfit("the value contains a NUL byte, which is not allowed in a variable")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("env %s: %w", v.name, err)
@@ -182,6 +182,9 @@ func (r *run) commandValue(s *scope, cmd command) (string, error) {
 	}
 	return trimmed(&stdout.Capture), nil
 }
+
+// unfit returns the error of a value that cannot be used.
+func unfit(why string) error { return &template.BindError{Text: why} }
 
 // bindFailure returns an error of a binding as the failure of st. A stop is not a failure.
 func (r *run) bindFailure(st *step, err error) error {

@@ -31,7 +31,7 @@ func (a *Attempt) variables(itemFile string) []string {
 		vars = append(vars, producesVar+"="+strings.Join(a.Produces, "\n"))
 	}
 	if a.PerValue {
-		for _, name := range valueVars() {
+		for _, name := range valueVars {
 			vars = append(vars, name+"="+a.valueVar(name).String())
 		}
 	}
@@ -48,7 +48,7 @@ func (a *Attempt) variables(itemFile string) []string {
 func (a *Attempt) valueVar(name string) template.Value {
 	switch name {
 	case indexVar:
-		return template.Text(strconv.Itoa(a.ItemIndex + 1))
+		return number(a.ItemIndex + 1)
 	case totalVar:
 		return total(a.ItemTotal)
 	}
@@ -60,8 +60,10 @@ func total(n int) template.Value {
 	if n == 0 {
 		return template.Text("")
 	}
-	return template.Text(strconv.Itoa(n))
+	return number(n)
 }
+
+func number(n int) template.Value { return template.Text(strconv.Itoa(n)) }
 
 // places returns the inherited variables that name a place, as they are for the commands of the attempt.
 func (a *Attempt) places(relative map[string]string) []string {

@@ -61,8 +61,8 @@ func isOurs(kv string) bool {
 	return strings.HasPrefix(name, valuesPrefix)
 }
 
-// valueVars returns the names that only a workflow that runs once for each value has.
-func valueVars() []string { return []string{argVar, fileVar, indexVar, totalVar} }
+// valueVars are the names that only a workflow that runs once for each value has.
+var valueVars = []string{argVar, fileVar, indexVar, totalVar}
 
 // scopeNames are the names that stand for values of prodigy at one place of a workflow. Its methods return what
 // is known at another place.
@@ -71,6 +71,11 @@ type scopeNames struct{ template.Names }
 // with returns n with one name more.
 func (n scopeNames) with(name string, is template.Name) scopeNames {
 	return scopeNames{n.Names.With(name, is)}
+}
+
+// withResult returns n with the name of what comes from items or from the output of commands.
+func (n scopeNames) withResult(name string, fields []string) scopeNames {
+	return n.with(name, template.Name{Root: true, Data: true, Fields: fields})
 }
 
 // The fields of prodigy's own values.
@@ -103,7 +108,7 @@ func globalNames() scopeNames {
 		if name != "shell" {
 			fields = agentFields
 		}
-		n = n.with(name, template.Name{Root: true, Data: true, Fields: fields})
+		n = n.withResult(name, fields)
 	}
 	return n.flatten()
 }
@@ -131,7 +136,7 @@ func isConstant(v *workflow.EnvVar) bool {
 
 // afterMap returns n as the first step of a phase after the map phase sees it.
 func (n scopeNames) afterMap() scopeNames {
-	return n.with("map", template.Name{Root: true, Data: true, Fields: mapFields}).flatten()
+	return n.withResult("map", mapFields).flatten()
 }
 
 // isolated adds the names of a phase of a job with workspaces. Ids and captures of the workflow may be the
@@ -142,7 +147,7 @@ func (n scopeNames) isolated(is bool, phase string) scopeNames {
 	}
 	n = n.with("workspace", template.Name{Root: true, Fields: workspaceFields})
 	if phase == phaseReduce || phase == phaseMerge {
-		n = n.with("merge", template.Name{Root: true, Data: true, Fields: mergeFields})
+		n = n.withResult("merge", mergeFields)
 	}
 	return n
 }
@@ -160,7 +165,7 @@ func (n scopeNames) agent(item template.Name, perValue, batch, producing bool) s
 		n = n.with(name, template.Name{Declared: true})
 	}
 	if perValue {
-		for _, name := range valueVars() {
+		for _, name := range valueVars {
 			data := name == argVar || name == fileVar
 			n = n.with(name, template.Name{Root: true, Declared: true, Data: data, Constant: !data})
 		}
@@ -170,7 +175,7 @@ func (n scopeNames) agent(item template.Name, perValue, batch, producing bool) s
 		n = n.with("items_file", template.Name{Root: true, Declared: true, Constant: true})
 	}
 	if producing {
-		n = n.with("produces", template.Name{Root: true, Data: true})
+		n = n.withResult("produces", nil)
 	}
 	return n.flatten()
 }
@@ -188,20 +193,20 @@ func (n scopeNames) isData(name string) bool {
 func (n scopeNames) after(s *workflow.Step) scopeNames {
 	n = n.capturing(s.Capture, s.Format)
 	if s.Validate != nil {
-		n = n.with("validation", template.Name{Root: true, Data: true, Fields: validationFields})
+		n = n.withResult("validation", validationFields)
 	}
 	if s.Agent != nil {
-		n = n.with(kindAgent, template.Name{Root: true, Data: true, Fields: agentFields})
+		n = n.withResult(kindAgent, agentFields)
 	}
 	if s.Test {
-		n = n.with(kindTest, template.Name{Root: true, Data: true, Fields: resultFields})
+		n = n.withResult(kindTest, resultFields)
 	}
 	if s.ID != "" {
 		fields := resultFields
 		if s.Agent != nil || s.Claude != nil {
 			fields = agentFields
 		}
-		n = n.with(s.ID, template.Name{Root: true, Data: true, Fields: fields})
+		n = n.withResult(s.ID, fields)
 	}
 	return n.flatten()
 }
@@ -228,7 +233,7 @@ func (n scopeNames) each(element string) scopeNames {
 
 // failed adds what is known after a failure.
 func (n scopeNames) failed() scopeNames {
-	return n.with("error", template.Name{Root: true, Data: true, Fields: errorFields})
+	return n.withResult("error", errorFields)
 }
 
 // withVars adds variables of an env block.

@@ -69,7 +69,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 		// The rest of the wait, and no more than all of it when the clock has been set back.
 		left := max(0, min(time.Until(r.a.Due), state.Previous))
 		if st.policy().Expired(state, time.Now().Add(left)) {
-			return before.overBudget(), nil
+			return before.because(retry.Budget, ""), nil
 		}
 		if left > 0 {
 			if err := r.pause(ctx, left); err != nil {
@@ -81,7 +81,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 	var rnd *rand.Rand
 	for {
 		if st.policy().Expired(state, time.Now()) { // it may have waited for its turn
-			return before.overBudget(), nil
+			return before.because(retry.Budget, ""), nil
 		}
 		r.tryNumber = state.Attempts + 1
 		if err := r.stepTurn(ctx, st); err != nil {
@@ -96,7 +96,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 			return stepEnd{}, err
 		}
 		if before != nil && failure.Type == retry.TypeCircuitOpen {
-			return before.refused(failure.Message), nil
+			return before.because(retry.CircuitOpen, failure.Message), nil
 		}
 
 		if rnd == nil {
@@ -107,14 +107,14 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 		failure.Type = d.Type
 		end := stepEnd{result: res, failure: failure, attempts: d.State.Attempts, reason: d.Reason}
 		if d.Reason == retry.Budget {
-			return end.overBudget(), nil
+			return end.because(retry.Budget, ""), nil
 		}
 		if !d.Retry {
 			return end, nil
 		}
 		if res.shut > d.Delay { // there is nothing to wait for
 			gate, _ := r.breaker(st)
-			return end.refused(gate.open()), nil
+			return end.because(retry.CircuitOpen, gate.open()), nil
 		}
 		r.emit(r.stepRetrying(st, failure, d))
 		if err := r.pause(ctx, d.Delay); err != nil {
@@ -204,20 +204,14 @@ func (r *run) waited(ctx context.Context, slot int, err error) error {
 	return err
 }
 
-// overBudget returns the end of a step that is not tried again because of its retry budget.
-func (e stepEnd) overBudget() stepEnd { return e.because(retry.Budget, "") }
-
-// refused returns the end of a step whose breaker refuses another try.
-func (e stepEnd) refused(refusal string) stepEnd {
-	e = e.because(retry.CircuitOpen, refusal)
-	e.failure.Type = retry.TypeCircuitOpen
-	return e
-}
-
-// because returns the end of a step that is not tried again, with the reason in its failure.
+// because returns the end of a step that is not tried again, with the reason in its failure: its retry budget, or the
+// refusal of its breaker.
 func (e stepEnd) because(reason retry.Reason, refusal string) stepEnd {
 	failure := *e.failure
 	failure.Message = retry.Headline(reason, failure.Message, refusal)
+	if reason == retry.CircuitOpen {
+		failure.Type = retry.TypeCircuitOpen
+	}
 	e.failure, e.reason = &failure, reason
 	return e
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -243,14 +242,13 @@ func (s *scope) ofItem(root string) (template.Value, bool) {
 	case "item_id":
 		return template.Text(a.ItemID), known
 	case "item_index":
-		return template.Text(strconv.Itoa(a.ItemIndex)), known
+		return number(a.ItemIndex), known
 	case "item_total":
 		return total(a.ItemTotal), known
 	case "attempt":
-		return template.Text(strconv.Itoa(a.Number)), true
+		return number(a.Number), true
 	case "worker":
-		id := strconv.Itoa(a.Worker)
-		return fields(id, "id", id), a.Worker > 0
+		return number(a.Worker).With(texts("id", a.Worker)), a.Worker > 0
 	}
 	return template.Value{}, false
 }
@@ -324,7 +322,7 @@ func (s *scope) mapped() (template.Value, bool) {
 	}
 	values := texts(
 		"total", m.Total, "successful", m.Successful, "failed", m.Failed, "skipped", m.Skipped,
-		"failure_rate", strconv.FormatFloat(m.FailureRate, 'f', -1, 64),
+		"failure_rate", decimal(m.FailureRate),
 		"duration", duration.Format(m.Duration), "duration_ms", m.Duration.Milliseconds(),
 		"results_file", m.ResultsFile, "missing_file", m.MissingFile,
 		"cost", cost, "cost_unknown", m.Spent.Unknown, "tokens", int64(m.Spent.Tokens.All()))
@@ -370,9 +368,9 @@ func (s *scope) ofLoop(root string) (v template.Value, named, known bool) {
 		case l.as:
 			return s.withOutput(template.JSON(l.value)), true, l.value != nil
 		case "index":
-			return template.Text(strconv.Itoa(l.index)), true, l.value != nil
+			return number(l.index), true, l.value != nil
 		case "total":
-			return template.Text(strconv.Itoa(l.total)), true, l.value != nil
+			return number(l.total), true, l.value != nil
 		}
 	}
 	return template.Value{}, false, false

@@ -223,7 +223,7 @@ func (f found) json() json.RawMessage {
 // failed returns the failure of a step whose work is not complete.
 func (v *validation) failed(st *step, f found) *Failure {
 	failure := st.fails("", "")
-	message := fmt.Sprintf("validation: %s%% complete, %s%% required", percent(f.Completion), percent(f.Threshold))
+	message := fmt.Sprintf("validation: %s%% complete, %s%% required", decimal(f.Completion), decimal(f.Threshold))
 	if f.failure != nil {
 		failure.Failure = f.failure.Failure
 		message += ": " + f.failure.Message
@@ -235,4 +235,4 @@ func (v *validation) failed(st *step, f found) *Failure {
 	return failure
 }
 
-func percent(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+func decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

@@ -98,27 +98,22 @@ func checkPath(path string) error {
 // write replaces the file below dir at once: a reader sees all of the old content or all of the new.
 func (f *writeFile) write(dir, path, content string) error {
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("write_file: %w", err)
-	}
-	defer check.Quietly(root.Close)
-	if parent := filepath.Dir(path); f.CreateDirs && parent != "." {
-		if err := root.MkdirAll(parent, 0o777); err != nil {
-			return fmt.Errorf("write_file: %w", outside(err))
+	if err == nil {
+		defer check.Quietly(root.Close)
+		if parent := filepath.Dir(path); f.CreateDirs && parent != "." {
+			err = root.MkdirAll(parent, 0o777)
 		}
 	}
-	if err := f.replace(root, filepath.Clean(path), content); err != nil {
-		return fmt.Errorf("write_file: %w", outside(err))
+	if err == nil {
+		err = f.replace(root, filepath.Clean(path), content)
 	}
-	return nil
-}
-
-// outside marks the error of os.Root for a path that leads outside, which has no name of its own.
-func outside(err error) error {
-	if strings.Contains(err.Error(), "path escapes from parent") {
-		return fmt.Errorf("%w: %w", errOutside, err)
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "path escapes from parent"): // of os.Root, which has no name for that
+		return fmt.Errorf("write_file: %w: %w", errOutside, err)
 	}
-	return err
+	return fmt.Errorf("write_file: %w", err)
 }
 
 // replace writes a new file beside the one at path and gives it that name.
@@ -195,7 +190,7 @@ func document(f workflow.FileFormat, fill filler) (string, error) {
 }
 
 func notUTF8(written string) error {
-	return &template.BindError{Text: "the value of " + written + " is not valid UTF-8"}
+	return unfit("the value of " + written + " is not valid UTF-8")
 }
 
 func fillJSON(fill filler) (string, error) {
@@ -218,7 +213,7 @@ func fillJSON(fill filler) (string, error) {
 	}
 	var v json.RawMessage
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		return "", &template.BindError{Text: "the content is not JSON: " + err.Error()}
+		return "", unfit("the content is not JSON: " + err.Error())
 	}
 	return text, nil
 }
@@ -252,13 +247,13 @@ func fillYAML(fill filler) (string, error) {
 	}
 	documents, err := readYAML(text)
 	if err != nil {
-		return "", &template.BindError{Text: "the content is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
+		return "", unfit("the content is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if len(y.values) == 0 {
 		return text, nil
 	}
 	if strings.Count(text, y.base) != len(y.values) {
-		return "", &template.BindError{Text: "the content holds " + y.base + ", which is not allowed in content with values"}
+		return "", unfit("the content holds " + y.base + ", which is not allowed in content with values")
 	}
 	for _, d := range documents {
 		if err := y.fill(d); err != nil {
@@ -304,7 +299,7 @@ func (y *yamlFilling) fill(n *yaml.Node) error {
 		*comment = y.replaced(*comment, y.written)
 	}
 	if strings.Contains(n.Anchor+n.Tag, y.base) {
-		return &template.BindError{Text: "a value cannot be used as a YAML anchor or tag"}
+		return unfit("a value cannot be used as a YAML anchor or tag")
 	}
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, y.base) {
 		return y.scalar(n)
@@ -369,7 +364,7 @@ func encodeYAML(documents []*yaml.Node) (string, error) {
 	encoder.SetIndent(2)
 	for _, d := range documents {
 		if err := encoder.Encode(d); err != nil {
-			return "", &template.BindError{Text: "cannot write the content as YAML: " + err.Error()}
+			return "", unfit("cannot write the content as YAML: " + err.Error())
 		}
 	}
 	return b.String(), encoder.Close()

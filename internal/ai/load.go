@@ -22,12 +22,8 @@ type Layer struct {
 	Node *yaml.Node
 }
 
-// Error is a mistake at one place of a Layer.
-type Error struct {
-	File      string // Layer.Name
-	Line, Col int
-	Message   string
-}
+// Error is a mistake at one place of a Layer, whose name is that of the file.
+type Error struct{ workflow.Problem }
 
 // Load returns the presets that are built in, changed by layers in their order.
 func Load(layers ...Layer) (Set, error) {
@@ -68,7 +64,8 @@ func (s Set) add(l Layer) error {
 		return nil
 	}
 	at := func(n *yaml.Node, format string, args ...any) error {
-		return &Error{File: l.Name, Line: n.Line, Col: n.Column, Message: fmt.Sprintf(format, args...)}
+		message := fmt.Sprintf(format, args...)
+		return &Error{workflow.Problem{File: l.Name, Line: n.Line, Col: n.Column, Message: message}}
 	}
 	if n.Kind != yaml.MappingNode {
 		return at(n, "agents must be a mapping of names to presets")
@@ -276,4 +273,4 @@ func documentNames() []string {
 	return strings.Fields("exit stderr plain at allow_denied allow_empty")
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Message) }
+func (e *Error) Error() string { return e.String() }

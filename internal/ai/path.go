@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
 	"prodigy/internal/check"
 	"prodigy/internal/rawjson"
 )
@@ -15,6 +17,19 @@ import (
 type path []string
 
 func parsePath(written string) path { return strings.Split(written, ".") }
+
+// MarshalText implements encoding.TextMarshaler.
+func (p path) MarshalText() ([]byte, error) { return []byte(strings.Join(p, ".")), nil }
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (p *path) UnmarshalYAML(n *yaml.Node) error {
+	var written string
+	err := n.Decode(&written)
+	if written != "" {
+		*p = parsePath(written)
+	}
+	return err
+}
 
 // splitPath returns the pick that a path begins with, and the rest.
 func splitPath(written string) (pick string, rest path) {

@@ -74,7 +74,6 @@ type Preset struct {
 	// The rest is what compile has made: picks in the order of their names, and of the sources those that add up.
 	picks []*Pick
 	sums  []*source
-	shown []*Shown
 }
 
 // TellsCost reports whether what a run with that model costs is known: the CLI says so, or there is a price. An empty
@@ -169,11 +168,7 @@ func (o Options) Of(name, value string) []string {
 	if value == "" {
 		return nil
 	}
-	var args []string
-	for _, arg := range o[name] {
-		args = append(args, strings.ReplaceAll(arg, "{}", value))
-	}
-	return args
+	return check.Each(o[name], func(arg string) string { return strings.ReplaceAll(arg, "{}", value) })
 }
 
 // May has the arguments for what an agent may do, by the words of agent.may, with variables in front as in a command
@@ -559,26 +554,24 @@ type Shown struct {
 	Of string `yaml:"of"`
 
 	// Each is a path to parts of the line, each of which is looked at. Empty means the line itself.
-	Each string `yaml:"each,omitempty"`
+	Each path `yaml:"each,omitempty"`
 
 	// If are texts that fields of the part must have.
 	If map[string]string `yaml:"if,omitempty"`
 
 	// Say is a path to what the agent says. With Join that goes on in the next line.
-	Say  string `yaml:"say,omitempty"`
-	Join bool   `yaml:"join,omitempty"`
+	Say  path `yaml:"say,omitempty"`
+	Join bool `yaml:"join,omitempty"`
 
 	// Tool is a path to the name of a tool that the agent uses, and Args one to what the tool is given.
-	Tool string `yaml:"tool,omitempty"`
-	Args string `yaml:"args,omitempty"`
+	Tool path `yaml:"tool,omitempty"`
+	Args path `yaml:"args,omitempty"`
 
 	// Result is a path to what the tool gave back.
-	Result string `yaml:"result,omitempty"`
+	Result path `yaml:"result,omitempty"`
 
 	// Note is a path to a message of the CLI.
-	Note string `yaml:"note,omitempty"`
-
-	each, say, tool, args, result, note path
+	Note path `yaml:"note,omitempty"`
 }
 
 // known returns an error if a block of a preset has a key that is not among names.

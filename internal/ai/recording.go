@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Recording is one run of a CLI, as it was recorded in a file.
@@ -21,24 +20,16 @@ type Recording struct {
 
 // Judgement is what a recorded run means.
 type Judgement struct {
-	File       string      `json:"file"`
-	Agent      string      `json:"agent"`
-	Outcome    Outcome     `json:"outcome"`
-	Rule       string      `json:"rule,omitempty"`
-	ErrorType  string      `json:"error_type,omitempty"`
-	Message    string      `json:"message,omitempty"`
-	Text       string      `json:"text,omitempty"`
-	SessionID  string      `json:"session_id,omitempty"`
-	ResetAt    *time.Time  `json:"reset_at,omitempty"`
-	ResetBy    ResetSource `json:"reset_by,omitempty"`
-	Scope      string      `json:"scope,omitempty"`
-	RetryAfter int64       `json:"retry_after_ms,omitempty"`
-	Model      string      `json:"model,omitempty"`
-	Turns      int         `json:"turns,omitempty"`
-	CostUSD    *float64    `json:"cost_usd,omitempty"`
-	Tokens     *Tokens     `json:"tokens,omitempty"`
-	Want       []Outcome   `json:"want,omitempty"`
-	Right      *bool       `json:"right,omitempty"`
+	File  string `json:"file"`
+	Agent string `json:"agent"`
+	Verdict
+	RetryAfterMS int64     `json:"retry_after_ms,omitempty"`
+	Model        string    `json:"model,omitempty"`
+	Turns        int       `json:"turns,omitempty"`
+	CostUSD      *float64  `json:"cost_usd,omitempty"`
+	Tokens       *Tokens   `json:"tokens,omitempty"`
+	Want         []Outcome `json:"want,omitempty"`
+	Right        *bool     `json:"right,omitempty"`
 }
 
 // ErrUnnamed means that neither a recording nor its reader names the CLI.
@@ -88,12 +79,8 @@ func (s Set) Judge(r Recording, name string, end End) (Judgement, error) {
 	v := reading.Verdict(end)
 
 	j := Judgement{
-		Agent: p.Name, Outcome: v.Outcome, Rule: v.Rule, ErrorType: string(v.Type), Message: v.Message, Text: v.Text,
-		SessionID: v.SessionID, ResetBy: v.ResetBy, Scope: v.Scope, RetryAfter: v.RetryAfter.Milliseconds(),
-		Model: v.Usage.Model, Turns: v.Usage.Turns, Want: want,
-	}
-	if !v.Reset.IsZero() {
-		j.ResetAt = &v.Reset
+		Agent: p.Name, Verdict: v, RetryAfterMS: v.RetryAfter.Milliseconds(), Model: v.Usage.Model,
+		Turns: v.Usage.Turns, Want: want,
 	}
 	if v.Usage.Costed {
 		j.CostUSD = &v.Usage.CostUSD

@@ -3,6 +3,7 @@ package ai
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -14,37 +15,17 @@ import (
 
 // compileShow checks p.Show.
 func (p *Preset) compileShow() error {
-	p.shown = make([]*Shown, len(p.Show))
-	for i, written := range p.Show {
-		s := *written
+	for _, s := range p.Show {
 		if _, err := p.need("show", s.Of); err != nil {
 			return err
 		}
 		if p.Parse != JSONL {
 			return fmt.Errorf("show is only for parse: %s; plain text is shown as it is", JSONL)
 		}
-		set := 0
-		for _, f := range []struct {
-			written string
-			to      *path
-			what    int
-		}{
-			{s.Each, &s.each, 0},
-			{s.Say, &s.say, 1},
-			{s.Tool, &s.tool, 1},
-			{s.Args, &s.args, 0},
-			{s.Result, &s.result, 1},
-			{s.Note, &s.note, 1},
-		} {
-			if f.written != "" {
-				*f.to = parsePath(f.written)
-				set += f.what
-			}
-		}
-		if set != 1 {
+		what := slices.DeleteFunc([]path{s.Say, s.Tool, s.Result, s.Note}, func(at path) bool { return at == nil })
+		if len(what) != 1 {
 			return fmt.Errorf("show of %s must be one of say, tool, result, note", s.Of)
 		}
-		p.shown[i] = &s
 	}
 	return nil
 }
@@ -126,15 +107,15 @@ func (t *Transcript) line(line []byte, long bool) {
 
 // document shows what is to be seen of one document.
 func (t *Transcript) document(doc []byte) {
-	for _, s := range t.preset.shown {
+	for _, s := range t.preset.Show {
 		if !t.preset.pick(s.Of).fits(doc) {
 			continue
 		}
-		if s.each == nil {
+		if s.Each == nil {
 			t.part(s, doc)
 			continue
 		}
-		for part := range s.each.all(doc) {
+		for part := range s.Each.all(doc) {
 			t.part(s, part)
 		}
 	}
@@ -148,8 +129,8 @@ func (t *Transcript) part(s *Shown, part []byte) {
 		}
 	}
 	switch {
-	case s.say != nil:
-		text := textOf(s.say.in(part))
+	case s.Say != nil:
+		text := textOf(s.Say.in(part))
 		if s.Join && !t.Apart {
 			t.out.WriteString(harmless(text))
 			t.middle = text != "" && !strings.HasSuffix(text, "\n") || text == "" && t.middle
@@ -159,14 +140,14 @@ func (t *Transcript) part(s *Shown, part []byte) {
 			t.add("", text)
 			t.said = text
 		}
-	case s.tool != nil:
-		if name := textOf(s.tool.in(part)); name != "" {
-			t.add("→ ", strings.TrimSpace(term.Shorten(name, shownArgument)+" "+arguments(s.args.in(part))))
+	case s.Tool != nil:
+		if name := textOf(s.Tool.in(part)); name != "" {
+			t.add("→ ", strings.TrimSpace(term.Shorten(name, shownArgument)+" "+arguments(s.Args.in(part))))
 		}
-	case s.result != nil:
-		t.add("  ← ", folded(t.contentOf(s.result.in(part))))
-	case s.note != nil:
-		if text := textOf(s.note.in(part)); strings.TrimSpace(text) != "" {
+	case s.Result != nil:
+		t.add("  ← ", folded(t.contentOf(s.Result.in(part))))
+	case s.Note != nil:
+		if text := textOf(s.Note.in(part)); strings.TrimSpace(text) != "" {
 			t.add("· ", term.Shorten(text, maxSentence))
 		}
 	}

@@ -15,43 +15,44 @@ import (
 	"prodigy/internal/term"
 )
 
-// Verdict is what became of a run.
+// Verdict is what became of a run. What has a key is the part of a Judgement that has the same form there.
 type Verdict struct {
-	Outcome Outcome
+	Outcome Outcome `json:"outcome"`
 
 	// Rule is the name of the rule that decided. It is empty if none fits.
-	Rule string
+	Rule string `json:"rule,omitempty"`
 
 	// Type is that of the error. It is empty if the exit code says as much.
-	Type retry.Type
+	Type retry.Type `json:"error_type,omitempty"`
 
 	// Message is one line: the CLI's own sentence, where it has one.
-	Message string
+	Message string `json:"message,omitempty"`
 
 	// Text is the answer. With Whole the answer is all of stdout, and Text is empty.
-	Text  string
-	Whole bool
-	JSON  json.RawMessage
+	Text  string          `json:"text,omitempty"`
+	Whole bool            `json:"-"`
+	JSON  json.RawMessage `json:"-"`
 
 	// NewSession means that the session that was to be continued does not exist.
-	SessionID  string
-	NewSession bool
+	SessionID  string `json:"session_id,omitempty"`
+	NewSession bool   `json:"-"`
 
 	// Reset is when the limit of a quota ends, as far as ResetBy says. Zero means that it is not known.
-	Reset   time.Time
-	ResetBy ResetSource
-
-	// RetryAfter is how long the service asks to wait. It is 0 if the service does not ask.
-	RetryAfter time.Duration
+	Reset   time.Time   `json:"reset_at,omitzero"`
+	ResetBy ResetSource `json:"reset_by,omitempty"`
 
 	// Scope is the name of the limit of a quota.
-	Scope string
+	Scope string `json:"scope,omitempty"`
 
-	Limit LimitUse
-	Usage Usage
+	// RetryAfter is how long the service asks to wait. It is 0 if the service does not ask.
+	RetryAfter time.Duration `json:"-"`
+
+	Limit LimitUse `json:"-"`
+	Usage Usage    `json:"-"`
 
 	// Known means that the run printed lines that the preset knows, and Plain that it printed text that is not JSON.
-	Known, Plain bool
+	Known bool `json:"-"`
+	Plain bool `json:"-"`
 }
 
 // LimitUse is how far a limit is used up that has not been reached, if the CLI says so.

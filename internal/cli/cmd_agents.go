@@ -265,8 +265,8 @@ func printVerdict(l term.Lines, v ai.Judgement) {
 	}
 	says, _, _ := strings.Cut(v.Text, "\n")
 	l.Print(term.Visible(fmt.Sprintf("%s: %s, %s: %s", v.File, v.Outcome, rule, cmp.Or(v.Message, says))))
-	if v.ResetAt != nil {
-		l.Printf("  resets at %s (from a %s) %s", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy,
+	if !v.Reset.IsZero() {
+		l.Printf("  resets at %s (from a %s) %s", v.Reset.UTC().Format(time.RFC3339), v.ResetBy,
 			term.Visible(v.Scope))
 	}
 	if v.Wrong() {

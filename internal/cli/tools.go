@@ -97,8 +97,7 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (ai.Set, error) {
 	}
 	set, err := loadPresets(home, w)
 	if wrong, ok := errors.AsType[*ai.Error](err); ok {
-		at := workflow.Problem{File: wrong.File, Line: wrong.Line, Col: wrong.Col, Message: wrong.Message}
-		return nil, &workflow.InvalidError{Problems: []workflow.Problem{at}}
+		return nil, &workflow.InvalidError{Problems: []workflow.Problem{wrong.Problem}}
 	}
 	if err != nil {
 		return nil, refusef("%w", err)

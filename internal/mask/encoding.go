@@ -321,13 +321,11 @@ func (f *form) digit(w *walk, at int) {
 // textGaps adds the gaps at start. Digits may be broken by lines at any place, in whatever way the ends of
 // these are written.
 func (f *form) textGaps(w *walk, start int) {
-	c := w.text[start]
-	if marksGap(c) {
-		w.gaps = w.reader.gaps(w.text[start:], w.more, f.kind == asDigits || len(f.secret) >= brokenFrom, w.gaps)
+	c, ofBytes := w.text[start], f.set != nil && f.set.bits == 4 && w.unit%2 == 0
+	if ofBytes || marksGap(c) {
+		broken := f.kind == asDigits || len(f.secret) >= brokenFrom
+		w.gaps = w.reader.gaps(w.text[start:], w.more, broken, ofBytes, w.gaps)
 		w.undecided = w.undecided || w.reader.partial
-	}
-	if f.set != nil && f.set.bits == 4 && w.unit%2 == 0 {
-		w.byteGap(start)
 	}
 	if f.kind != asDigits || c != ' ' && c != '\\' && c != '%' && c != '&' {
 		return
@@ -341,23 +339,6 @@ func (f *form) textGaps(w *walk, start int) {
 		at += n
 		w.gaps = append(w.gaps, at-start)
 	}
-}
-
-// byteGap adds what stands between two bytes in hexadecimal: "73 33", "73:33", "0x73, 0x33".
-func (w *walk) byteGap(start int) {
-	r := &w.reader
-	r.text, r.more, r.partial = w.text[start:], w.more, false
-	i := 0
-	for i < maxIndent && r.at(i) != 0 && strings.IndexByte(" \t\n:-,", r.at(i)) >= 0 {
-		i++
-	}
-	if i > 0 {
-		w.gaps = append(w.gaps, i)
-	}
-	if i > 0 && r.at(i) == '0' && r.at(i+1) == 'x' {
-		w.gaps = append(w.gaps, i+2)
-	}
-	w.undecided = w.undecided || r.partial
 }
 
 // escapedEnd returns the length of a character at a place that stands for the end of a line, or 0.

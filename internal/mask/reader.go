@@ -296,9 +296,12 @@ func (r *reader) newline() {
 
 // gaps appends to ends where the next character may begin after something that stands for nothing: quotes that
 // end and begin again, a line that is continued, colours of a terminal. When broken, that may be the end of a
-// line as well.
-func (r *reader) gaps(text []byte, more, broken bool, ends []int) []int {
+// line as well, and ofBytes what stands between two bytes in hexadecimal.
+func (r *reader) gaps(text []byte, more, broken, ofBytes bool, ends []int) []int {
 	r.text, r.more, r.partial = text, more, false
+	if ofBytes {
+		ends = r.betweenBytes(ends)
+	}
 	switch text[0] {
 	case '\'', '"', '$':
 		ends = r.quotes(ends)
@@ -316,6 +319,22 @@ func (r *reader) gaps(text []byte, more, broken bool, ends []int) []int {
 }
 
 func marksGap(c byte) bool { return strings.IndexByte("'\"$\\\r\n\x1b", c) >= 0 }
+
+// betweenBytes appends where a text goes on behind the first of two bytes: "73 33", "73:33", "0x73, 0x33".
+func (r *reader) betweenBytes(ends []int) []int {
+	i := 0
+	for i < maxIndent && r.at(i) != 0 && strings.IndexByte(" \t\n:-,", r.at(i)) >= 0 {
+		i++
+	}
+	if i == 0 {
+		return ends
+	}
+	ends = append(ends, i)
+	if r.at(i) == '0' && r.at(i+1) == 'x' {
+		ends = append(ends, i+2)
+	}
+	return ends
+}
 
 // lineEnd appends where a line that ends at i goes on.
 func (r *reader) lineEnd(i int, ends []int) []int {

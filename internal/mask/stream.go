@@ -67,14 +67,21 @@ func (w *Writer) Write(p []byte) (int, error) {
 	if w.masker == nil {
 		return w.to.Write(p)
 	}
-	w.cutter.out = w.cutter.out[:0]
-	w.cutter.take(w.masker, p, false)
-	if len(w.cutter.out) > 0 {
-		if _, err := w.to.Write(w.cutter.out); err != nil {
-			return 0, err
-		}
+	if err := w.pass(p, false); err != nil {
+		return 0, err
 	}
 	return len(p), nil
+}
+
+// pass writes what is decided by p.
+func (w *Writer) pass(p []byte, last bool) error {
+	w.cutter.out = w.cutter.out[:0]
+	w.cutter.take(w.masker, p, last)
+	if len(w.cutter.out) == 0 {
+		return nil
+	}
+	_, err := w.to.Write(w.cutter.out)
+	return err
 }
 
 // Close writes what was held back. It does not close what is written to, and more may be written afterwards.
@@ -82,10 +89,7 @@ func (w *Writer) Close() error {
 	if w.masker == nil || len(w.cutter.held) == 0 {
 		return nil
 	}
-	w.cutter.out = w.cutter.out[:0]
-	w.cutter.take(w.masker, nil, true)
-	_, err := w.to.Write(w.cutter.out)
-	return err
+	return w.pass(nil, true)
 }
 
 // Text returns s with its secrets masked.

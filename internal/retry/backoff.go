@@ -114,9 +114,8 @@ func (p Policy) Explain(n int, previous time.Duration) string {
 		text += ", which is max_delay"
 	}
 	if p.Jitter != NoJitter {
-		low, _ := p.bounds(computed, previous)
-		text += fmt.Sprintf("; jitter %s: between %s and %s", p.Jitter, duration.Format(low),
-			duration.Format(p.top(computed, previous)))
+		s := p.spreads(computed, previous)
+		text += fmt.Sprintf("; jitter %s: between %s and %s", p.Jitter, duration.Format(s.From), duration.Format(s.To))
 	}
 	return text
 }
@@ -131,14 +130,12 @@ func (p Policy) Spreads() []Spread {
 	var waited time.Duration
 	previous := p.first()
 	for n := range min(p.Attempts, mostListed) - 1 {
-		computed := p.Computed(n + 1)
-		low, _ := p.bounds(computed, previous)
-		d := p.top(computed, previous)
-		if p.Budget > 0 && d > p.Budget-waited {
+		s := p.spreads(p.Computed(n+1), previous)
+		if p.Budget > 0 && s.To > p.Budget-waited {
 			break
 		}
-		spreads = append(spreads, Spread{From: min(low, d), To: d})
-		waited, previous = duration.Plus(waited, d), d
+		spreads = append(spreads, s)
+		waited, previous = duration.Plus(waited, s.To), s.To
 	}
 	return spreads
 }

@@ -76,10 +76,10 @@ func (p Policy) spread(d, previous time.Duration, rnd *rand.Rand) time.Duration 
 	return min(low+time.Duration(rnd.Uint64N(uint64(high-low)+1)), p.ceiling())
 }
 
-// top returns the longest delay that spread can give.
-func (p Policy) top(d, previous time.Duration) time.Duration {
+// spreads returns the shortest and the longest delay that spread can give.
+func (p Policy) spreads(d, previous time.Duration) Spread {
 	low, high := p.bounds(d, previous)
-	return min(max(low, high), p.ceiling())
+	return Spread{low, min(max(low, high), p.ceiling())}
 }
 
 // bounds returns the interval that the delay is drawn from, both ends included. Of a decorrelated delay high may be

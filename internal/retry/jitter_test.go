@@ -59,7 +59,7 @@ func TestJitterNeverBreaksItsBounds(t *testing.T) {
 		d := min(time.Duration(rapid.Int64Min(0).Draw(t, "delay")), p.limit())
 		previous := time.Duration(rapid.Int64Min(0).Draw(t, "previous"))
 		got := p.spread(d, previous, NewRand(rapid.Uint64().Draw(t, "seed")))
-		if top := p.top(d, previous); got < 0 || got > top {
+		if top := p.spreads(d, previous).To; got < 0 || got > top {
 			t.Fatalf("got %v, want between 0s and %v", got, top)
 		}
 		if p.Jitter == Decorrelated && got > p.limit() {

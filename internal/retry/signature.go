@@ -3,7 +3,6 @@ package retry
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"prodigy/internal/check"
 )
@@ -50,14 +49,7 @@ func Signature(message string) string {
 		}
 	}
 	text := strings.TrimSpace(out.String())
-	if len(text) <= signatureLength {
-		return text
-	}
-	end := signatureLength // without splitting a character
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
+	return strings.ToValidUTF8(text[:min(len(text), signatureLength)], "") // without a part of a character
 }
 
 // volatileNames are what stands for the groups of volatile, in their order.

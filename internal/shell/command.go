@@ -301,21 +301,19 @@ const numberTests = "-eq -ne -gt -ge -lt -le"
 func WordText(word *syntax.Word) string {
 	var b strings.Builder
 	for _, part := range word.Parts {
-		switch p := part.(type) {
-		case *syntax.Lit:
-			b.WriteString(Unescape(p.Value, Outside))
-		case *syntax.SglQuoted:
-			b.WriteString(p.Value)
-		case *syntax.DblQuoted:
-			for _, inner := range p.Parts {
-				lit, ok := inner.(*syntax.Lit)
-				if !ok {
-					return shellVariable(inner)
-				}
-				b.WriteString(Unescape(lit.Value, InDouble))
+		parts, special := []syntax.WordPart{part}, Outside
+		if q, ok := part.(*syntax.DblQuoted); ok {
+			parts, special = q.Parts, InDouble
+		}
+		for _, part := range parts {
+			switch p := part.(type) {
+			case *syntax.Lit:
+				b.WriteString(Unescape(p.Value, special))
+			case *syntax.SglQuoted:
+				b.WriteString(p.Value)
+			default:
+				return shellVariable(part)
 			}
-		default:
-			return shellVariable(part)
 		}
 	}
 	return b.String()

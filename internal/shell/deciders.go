@@ -69,15 +69,14 @@ func decidersOf(stmts []*syntax.Stmt) (names []string) {
 
 // mayExit reports whether a statement, or a function that it declares, may end the script.
 func mayExit(s *syntax.Stmt) bool {
-	found := false
-	syntax.Walk(s, func(node syntax.Node) bool {
+	for node := range syntax.Preorder(s) {
 		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 {
-			name := WordText(call.Args[0])
-			found = found || name == "exit" || name == "return"
+			if name := WordText(call.Args[0]); name == "exit" || name == "return" {
+				return true
+			}
 		}
-		return !found
-	})
-	return found
+	}
+	return false
 }
 
 // wordsOf returns the constant words of a simple command. Others are empty.
@@ -91,21 +90,15 @@ func wordsOf(s *syntax.Stmt) []string {
 
 // setsErrexit reports whether the arguments of set switch on errexit: -e, -eu or -o errexit.
 func setsErrexit(args []string) bool {
-	for _, a := range args {
-		if a == "errexit" || len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.Contains(a, "e") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(args, func(a string) bool {
+		return a == "errexit" || len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.Contains(a, "e")
+	})
 }
 
 // exitsWithLast reports whether s is exit or return without a code of its own.
 func exitsWithLast(s *syntax.Stmt) bool {
-	args := wordsOf(s)
-	if len(args) == 0 || args[0] != "exit" && args[0] != "return" {
-		return false
-	}
-	return len(args) == 1 || args[1] == ""
+	args := append(wordsOf(s), "", "")
+	return (args[0] == "exit" || args[0] == "return") && args[1] == ""
 }
 
 func statementDeciders(s *syntax.Stmt) []string {
