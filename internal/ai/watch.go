@@ -28,20 +28,14 @@ type Limits struct {
 
 // Limits returns the limits of p, with those that a step has set and how many turns it allows.
 func (p *Preset) Limits(stall, tool *time.Duration, turns int) Limits {
-	l := Limits{Stall: defaultStall, Tool: defaultTool, Linger: defaultLinger, Loop: cmp.Or(p.Watch.Loop, defaultLoop)}
-	for _, set := range []struct {
-		to      *time.Duration
-		preset  *Span
-		setting *time.Duration
-	}{{&l.Stall, p.Watch.StallTimeout, stall}, {&l.Tool, p.Watch.ToolTimeout, tool}, {&l.Linger, p.Watch.Linger, nil}} {
-		switch {
-		case set.setting != nil:
-			*set.to = *set.setting
-		case set.preset != nil:
-			*set.to = time.Duration(*set.preset)
-		}
+	w := p.Watch
+	l := Limits{
+		Stall:  *cmp.Or(stall, (*time.Duration)(w.StallTimeout), new(defaultStall)),
+		Tool:   *cmp.Or(tool, (*time.Duration)(w.ToolTimeout), new(defaultTool)),
+		Linger: *cmp.Or((*time.Duration)(w.Linger), new(defaultLinger)),
+		Loop:   cmp.Or(w.Loop, defaultLoop),
 	}
-	if p.Watch.Turn != "" {
+	if w.Turn != "" {
 		l.Turns = turns
 	}
 	return l

@@ -176,24 +176,12 @@ func (p Policy) limit() time.Duration {
 
 // first returns the first delay, D in the formulas.
 func (p Policy) first() time.Duration {
-	switch b := p.Backoff; {
-	case b.Delay != nil:
-		return *b.Delay
-	case b.Initial != nil:
-		return *b.Initial
-	}
-	return p.InitialDelay
+	return *cmp.Or(p.Backoff.Delay, p.Backoff.Initial, &p.InitialDelay)
 }
 
 // factor returns the base of an exponential delay: the delay before retry n is d × base^(n−1).
 func (b Backoff) factor() float64 {
-	switch {
-	case b.Base != nil:
-		return *b.Base
-	case b.Multiplier != nil:
-		return *b.Multiplier
-	}
-	return 2
+	return *cmp.Or(b.Base, b.Multiplier, new(2.0))
 }
 
 // linear has three forms: without an increment the delay grows by d; with only an increment the first delay

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -182,17 +183,17 @@ func ofStatus(status int) Type {
 	return TypeClientError
 }
 
-// reasons are the phrases of statuses (RFC 9110, 15), in lower case.
-var reasons = map[int]string{
-	400: "bad request", 401: "unauthorized", 402: "payment required", 403: "forbidden", 404: "not found",
-	405: "method not allowed", 406: "not acceptable", 407: "proxy authentication required", 408: "request timeout",
-	409: "conflict", 410: "gone", 411: "length required", 412: "precondition failed", 413: "payload too large",
-	415: "unsupported media type", 417: "expectation failed", 421: "misdirected request", 422: "unprocessable entity",
-	423: "locked", 424: "failed dependency", 425: "too early", 426: "upgrade required", 428: "precondition required",
-	429: "too many requests", 431: "request header fields too large", 451: "unavailable for legal reasons",
-	500: "internal server error", 501: "not implemented", 502: "bad gateway", 503: "service unavailable",
-	504: "gateway timeout", 505: "http version not supported", 507: "insufficient storage", 508: "loop detected",
-	511: "network authentication required", 529: "overloaded",
+// reasonOf returns the phrase of a status (RFC 9110, 15), in lower case, if clients write it.
+func reasonOf(status int) string {
+	switch status {
+	case 413:
+		return "payload too large"
+	case 414, 416, 418, 506, 510:
+		return ""
+	case 529:
+		return "overloaded"
+	}
+	return strings.ToLower(http.StatusText(status))
 }
 
 // statusLine returns the status of an HTTP status line, as by curl -i, also behind the < of curl -v.
@@ -320,12 +321,13 @@ func isStatus(before, after string, status int) bool {
 	// The reason follows: "503 service unavailable". nginx writes two of them in its own way.
 	rest := strings.Replace(strings.TrimLeft(after, " '\"():-"), "service temporarily un", "service un", 1)
 	rest = strings.Replace(rest, "time-out", "timeout", 1)
-	if reason := reasons[status]; reason != "" && strings.HasPrefix(rest, reason) {
+	reason := reasonOf(status)
+	if reason != "" && strings.HasPrefix(rest, reason) {
 		return endsClause(rest[len(reason):]) || answersURL(before)
 	}
 	// The reason stands before it: "not found (404)".
 	left := strings.TrimRight(before, " :=\"'([")
-	if reason := reasons[status]; reason != "" && strings.HasSuffix(left, reason) {
+	if reason != "" && strings.HasSuffix(left, reason) {
 		return true
 	}
 	if strings.HasPrefix(rest, "server error") || strings.HasPrefix(rest, "client error") {
