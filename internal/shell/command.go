@@ -100,8 +100,7 @@ func PlanCall(args []string) Plan {
 // dropsEnvironment reports whether env starts its program with an empty environment.
 func dropsEnvironment(args []string) bool {
 	for _, a := range args {
-		if a == "-i" || a == "-" || a == "--ignore-environment" || strings.HasPrefix(a, "-") &&
-			!strings.HasPrefix(a, "--") && strings.Contains(a, "i") {
+		if a == "-" || a == "--ignore-environment" || strings.Contains(letters(a), "i") {
 			return true
 		}
 		if !strings.HasPrefix(a, "-") && !strings.Contains(a, "=") {
@@ -170,8 +169,15 @@ func IsDescriptor(file string) bool {
 
 // IsCodeOption reports whether the next word is code: -c, -qc or --command.
 func IsCodeOption(arg string) bool {
-	return arg == "--command" || strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") &&
-		strings.HasSuffix(arg, "c")
+	return arg == "--command" || strings.HasSuffix(letters(arg), "c")
+}
+
+// letters returns the options in a word such as -eu, and nothing for any other word.
+func letters(word string) string {
+	if !strings.HasPrefix(word, "-") || strings.HasPrefix(word, "--") {
+		return ""
+	}
+	return word[1:]
 }
 
 // take notes that the words from start up to end are the code of the program at i. Like runner, it returns end, or i

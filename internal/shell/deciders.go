@@ -91,7 +91,7 @@ func wordsOf(s *syntax.Stmt) []string {
 // setsErrexit reports whether the arguments of set switch on errexit: -e, -eu or -o errexit.
 func setsErrexit(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool {
-		return a == "errexit" || len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.Contains(a, "e")
+		return a == "errexit" || strings.Contains(letters(a), "e")
 	})
 }
 

@@ -61,11 +61,7 @@ func ErrorText(err error) string {
 	if e, ok := errors.AsType[syntax.ParseError](err); ok {
 		return e.Text
 	}
-	text := err.Error()
-	if at := regexp.MustCompile(`^\d+:\d+: `).FindStringIndex(text); at != nil {
-		text = text[at[1]:]
-	}
-	return text
+	return regexp.MustCompile(`^\d+:\d+: `).ReplaceAllString(err.Error(), "")
 }
 
 // IsPlainExpansion reports whether p is ${name} and no more: a script that asks for a default knows that the

@@ -782,7 +782,6 @@ func (c *valueCheck) language(args []string, words []*syntax.Word) {
 // option reports whether the next word is code: -e, or letters that end with it, as in -ne.
 func (p program) option(arg string) bool {
 	return slices.ContainsFunc(p.options, func(o string) bool {
-		letters := len(o) == 2 && strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--")
-		return arg == o || letters && strings.HasSuffix(arg, o[1:])
+		return arg == o || len(o) == 2 && strings.HasSuffix(letters(arg), o[1:])
 	})
 }
