@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"cmd/prodigy": {"cli", "natsfleet"},
 	"internal/cli": {
 		"agent", "ai", "check", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "items", "job", "jobs", "limit", "mapreduce", "mask", "outputs", "process", "rawjson", "retry", "reuse", "settings", "shell", "simulate", "telemetry", "term", "view", "web", "workflow",
-		"github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 
 	"lab": {},

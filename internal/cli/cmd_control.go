@@ -14,80 +14,69 @@ import (
 	"prodigy/internal/term"
 )
 
-// newPauseCommand returns the command that holds a running job where it is. Its process stays, and continue ends the
+// newPauseCommand makes the command that holds a running job where it is. Its process stays, and continue ends the
 // pause.
-func newPauseCommand(con *console) *cobra.Command {
-	return newSteerCommand(con, job.Pause, &cobra.Command{
-		Use:   "pause [job]",
-		Short: "Pause a running job",
-		Long: `Pause a running job: no new items, steps or retries start; running steps finish. The process stays
+var newPauseCommand = steers(job.Pause, cobra.Command{
+	Use:   "pause [job]",
+	Short: "Pause a running job",
+	Long: `Pause a running job: no new items, steps or retries start; running steps finish. The process stays
 alive until 'prodigy continue'. If it is stopped or killed in the meantime, use 'prodigy resume'.`,
-		Example: "  prodigy pause\n  prodigy pause mapreduce-20261120-1615",
-	})
-}
+	Example: "  prodigy pause\n  prodigy pause mapreduce-20261120-1615",
+})
 
-// newContinueCommand returns the command that ends a pause. It refuses a job that does not run: that is resumed.
-func newContinueCommand(con *console) *cobra.Command {
-	return newSteerCommand(con, job.Continue, &cobra.Command{
-		Use:   "continue [job]",
-		Short: "Continue a paused job",
-		Long: "Continue a job paused with 'prodigy pause'. To resume a stopped job, which has no process any " +
-			"more, use 'prodigy resume'.",
-		Example: "  prodigy continue",
-	})
-}
+// newContinueCommand makes the command that ends a pause. It refuses a job that does not run: that is resumed.
+var newContinueCommand = steers(job.Continue, cobra.Command{
+	Use:   "continue [job]",
+	Short: "Continue a paused job",
+	Long: "Continue a job paused with 'prodigy pause'. To resume a stopped job, which has no process any " +
+		"more, use 'prodigy resume'.",
+	Example: "  prodigy continue",
+})
 
-// newDrainCommand returns the command that ends a run once its running items have finished. It waits for that, unless
+// newDrainCommand makes the command that ends a run once its running items have finished. It waits for that, unless
 // --no-wait is given.
-func newDrainCommand(con *console) *cobra.Command {
-	return newSteerCommand(con, job.Drain, &cobra.Command{
-		Use:   "drain [job]",
-		Short: "Finish running items, then stop the job",
-		Long: `Finish running items, however long they take, then stop the job. No new items start, and pending
+var newDrainCommand = steers(job.Drain, cobra.Command{
+	Use:   "drain [job]",
+	Short: "Finish running items, then stop the job",
+	Long: `Finish running items, however long they take, then stop the job. No new items start, and pending
 retries are not awaited. The run exits with 75, and 'prodigy resume' resumes the job. 'prodigy stop'
 is faster: it kills running items after the grace period.`,
-		Example: "  prodigy drain\n  prodigy drain --no-wait",
-	})
-}
+	Example: "  prodigy drain\n  prodigy drain --no-wait",
+})
 
-// newStopCommand returns the command that stops a run as Ctrl-C in its terminal would.
-func newStopCommand(con *console) *cobra.Command {
-	return newSteerCommand(con, job.Stop, &cobra.Command{
-		Use:   "stop [job]",
-		Short: "Stop a running job; it can be resumed",
-		Long: `Stop a running job, as Ctrl-C in its terminal does: no new items start, and running items get the
+// newStopCommand makes the command that stops a run as Ctrl-C in its terminal would.
+var newStopCommand = steers(job.Stop, cobra.Command{
+	Use:   "stop [job]",
+	Short: "Stop a running job; it can be resumed",
+	Long: `Stop a running job, as Ctrl-C in its terminal does: no new items start, and running items get the
 grace period of the run to finish. Waits until the job has stopped; a second stop kills running
 items. Resume it with 'prodigy resume'.`,
-		Example: "  prodigy stop\n  prodigy stop mapreduce-20261120-1615",
-	})
-}
+	Example: "  prodigy stop\n  prodigy stop mapreduce-20261120-1615",
+})
 
-// newCancelCommand returns the command that ends a job for good. Only resume --force takes it up again.
-func newCancelCommand(con *console) *cobra.Command {
-	return newSteerCommand(con, job.Cancel, &cobra.Command{
-		Use:   "cancel [job]",
-		Short: "Cancel a running job",
-		Long: `Cancel a running job: no new items start, and running items get the grace period of the run to
+// newCancelCommand makes the command that ends a job for good. Only resume --force takes it up again.
+var newCancelCommand = steers(job.Cancel, cobra.Command{
+	Use:   "cancel [job]",
+	Short: "Cancel a running job",
+	Long: `Cancel a running job: no new items start, and running items get the grace period of the run to
 finish. The run exits with 1. A cancelled job can only be resumed with --force; to resume it later,
 use 'prodigy stop' instead.`,
-		Example: "  prodigy cancel mapreduce-20261120-1615",
-	})
-}
+	Example: "  prodigy cancel mapreduce-20261120-1615",
+})
 
-// newSteerCommand completes a command that takes a job and asks it for something.
-func newSteerCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobra.Command {
-	noWait := false
-	onJob(con, cmd, func(ctx context.Context, con *console, place jobs.Job) error {
-		return steer(ctx, con, place, job.Request{Do: verb}, endsRun(verb) && !noWait)
-	})
-	if endsRun(verb) {
-		cmd.Flags().BoolVar(&noWait, "no-wait", false, "return immediately instead of waiting for the run to end")
+// steers returns what makes a command that takes a job and asks it for something, and has these texts.
+func steers(verb job.Verb, texts cobra.Command) func(*console) *cobra.Command {
+	return func(con *console) *cobra.Command {
+		cmd, noWait := texts, false
+		endsRun := verb == job.Drain || verb == job.Cancel || verb == job.Stop
+		if endsRun {
+			cmd.Flags().BoolVar(&noWait, "no-wait", false, "return immediately instead of waiting for the run to end")
+		}
+		return onJob(con, &cmd, func(ctx context.Context, con *console, place jobs.Job) error {
+			return steer(ctx, con, place, job.Request{Do: verb}, endsRun && !noWait)
+		})
 	}
-	return cmd
 }
-
-// endsRun reports whether the run ends after a request.
-func endsRun(verb job.Verb) bool { return verb == job.Drain || verb == job.Cancel || verb == job.Stop }
 
 // newScaleCommand returns the command that sets the slots of a running job, or changes them by a number with a sign.
 func newScaleCommand(con *console) *cobra.Command {

@@ -55,14 +55,8 @@ type analysis struct {
 	JobID       string      `json:"job_id"`
 	Total       int         `json:"total"`
 	BySignature []dlq.Group `json:"by_signature"`
-	ByType      []typeGroup `json:"by_type"`
+	ByType      []dlq.Group `json:"by_type"`
 	ByHour      []dlq.Group `json:"by_hour"`
-}
-
-// typeGroup is a group of dead letters with one error type.
-type typeGroup struct {
-	dlq.Group
-	SuggestedAction string `json:"suggested_action,omitempty"`
 }
 
 // letterCounts is what dlq analyze --counts prints as JSON.
@@ -90,11 +84,12 @@ func (o *dlqAnalyzeOptions) run(_ context.Context, con *console, job jobs.Job) e
 		return counts.print(con)
 	}
 	a := analysis{
-		JobID: job.ID, Total: counts.Total, BySignature: groups.BySignature(), ByType: []typeGroup{},
+		JobID: job.ID, Total: counts.Total, BySignature: groups.BySignature(), ByType: groups.ByType(),
 		ByHour: groups.ByHour(),
 	}
-	for _, g := range groups.ByType() {
-		a.ByType = append(a.ByType, typeGroup{g, suggestions[retry.Type(g.Type)]})
+	for i := range a.ByType {
+		g := &a.ByType[i]
+		g.SuggestedAction = suggestions[retry.Type(g.Type)]
 	}
 	if o.export == "" && con.format != term.JSON {
 		return a.print(con)
@@ -151,11 +146,7 @@ func (a analysis) print(con *console) error {
 		l.Printf("        and %d more (--json shows all)", n)
 	}
 	l.Print("\nBy type:")
-	types := make([]dlq.Group, len(a.ByType))
-	for i, g := range a.ByType {
-		types[i] = g.Group
-	}
-	printGroups(l.W, types, func(g dlq.Group) string { return g.Type })
+	printGroups(l.W, a.ByType, func(g dlq.Group) string { return g.Type })
 	for _, g := range a.ByType {
 		if g.SuggestedAction != "" {
 			l.Printf("%s: %s", g.Type, g.SuggestedAction)

@@ -127,13 +127,13 @@ func (o *eventsOptions) list(_ context.Context, con *console, job jobs.Job) erro
 			}
 		}
 	}
-	p := eventPrinter{format: con.format, look: con.look()}
-	if p.look.Width > 0 { // what is for a pipe may be millions of lines
+	var label func(index int) string
+	if con.look().Width > 0 { // what is for a pipe may be millions of lines
 		names := labelsInStore(job)
 		defer check.Quietly(names.Close)
-		p.label = names.Label
+		label = names.Label
 	}
-	err := p.print(out, con.err, lines)
+	err := con.printEvents(out, label, lines)
 	if !seen && con.format == term.Human {
 		con.sayf("No matching events in job %s.", job.ID)
 	}
@@ -148,16 +148,14 @@ func (o *eventsOptions) follow(ctx context.Context, con *console, job jobs.Job) 
 	}
 	names := labelsInStore(job)
 	defer check.Quietly(names.Close)
-	p := eventPrinter{format: con.format, look: con.look(), label: names.Label}
 	err := untilSignal(ctx, func(ctx context.Context) error {
 		lines := events.Follow(ctx, job.EventsDir(), o.query, job.Running)
-		return unlessClosed(p.print(con.results(), con.err, lines))
+		return unlessClosed(con.printEvents(con.results(), names.Label, lines))
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		tellDeath(con, job)
 	}
-	tellDeath(con, job)
-	return nil
+	return err
 }
 
 // tellDeath says so when the run of a job that was followed has died.
@@ -168,30 +166,24 @@ func tellDeath(con *console, place jobs.Job) {
 	}
 }
 
-// eventPrinter prints events in one format.
-type eventPrinter struct {
-	format term.Format
-	look   term.Look
-	// label returns what an item is called besides its id. It may be nil.
-	label func(index int) string
-}
-
-// print prints lines of the log. If the last of them is torn, it says so on diag.
-func (p eventPrinter) print(out, diag io.Writer, lines iter.Seq2[[]byte, error]) error {
-	lines = untorn(lines, diag)
-	switch p.format {
+// printEvents prints lines of the log. If the last of them is torn, it says so. Label returns what an item is called
+// besides its id. It may be nil.
+func (c *console) printEvents(out io.Writer, label func(index int) string, lines iter.Seq2[[]byte, error]) error {
+	lines = untorn(lines, c.err)
+	switch c.format {
 	case term.JSON, term.JSONL:
-		_, err := term.Rows[term.Line]{Format: p.format}.Print(out,
+		_, err := term.Rows[term.Line]{Format: c.format}.Print(out,
 			mapped(lines, func(line []byte) (term.Line, error) { return line, nil }))
 		return err
 	case term.CSV:
-		_, err := term.Rows[view.EventLine]{Format: p.format, Columns: eventColumns}.Print(out,
+		_, err := term.Rows[view.EventLine]{Format: c.format, Columns: eventColumns}.Print(out,
 			mapped(lines, view.ReadEvent))
 		return err
 	}
+	look := c.look()
 	for line, err := range lines {
 		if err == nil {
-			err = view.PrintEvent(out, line, p.look, p.label)
+			err = view.PrintEvent(out, line, look, label)
 		}
 		if err != nil {
 			return err
@@ -299,9 +291,9 @@ func newEventsExportCommand(con *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := eventPrinter{format: cmp.Or(format, formatOf(file, term.JSONL))}
+			con.format = cmp.Or(format, formatOf(file, term.JSONL))
 			return unlessClosed(writeOut(con, cmp.Or(file, "-"), func(w io.Writer) error {
-				return p.print(w, con.err, events.ReadLines(job.EventsDir(), o.query))
+				return con.printEvents(w, nil, events.ReadLines(job.EventsDir(), o.query))
 			}))
 		},
 	}

@@ -32,7 +32,7 @@ func TestEventsArePrintedInEveryForm(t *testing.T) {
 				`"{""note"":""two words"",""n"":1.50,""deep"":{""b"":1,""a"":[2]}}"`+"\n", 2)},
 	} {
 		var out, diag strings.Builder
-		if err := (eventPrinter{format: c.format}).print(&out, &diag, lines); err != nil {
+		if err := (&console{format: c.format, err: &diag}).printEvents(&out, nil, lines); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != c.want {

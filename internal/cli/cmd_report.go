@@ -12,7 +12,6 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/events"
-	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
@@ -33,31 +32,24 @@ nothing else.`,
 		if file == "" && con.safe { // nobody reads HTML on a terminal
 			file = job.ID + ".html"
 		}
-		return runReport(con, job, cmp.Or(file, "-"))
+		page, err := makeReport(job)
+		if err != nil {
+			return err
+		}
+		to := cmp.Or(file, "-")
+		err = writeOut(con, to, func(w io.Writer) error {
+			_, err := w.Write(page)
+			return err
+		})
+		if err == nil && to != "-" {
+			con.sayf("report of %s: %s", job.ID, to)
+		}
+		return unlessClosed(err)
 	})
 	cmd.Flags().StringVarP(&file, "out", "o", "", "output file, or - for stdout (default: a file named after the job, "+
 		"or stdout if that is not a terminal)")
 	_ = cmd.MarkFlagFilename("out", "html")
 	return cmd
-}
-
-// runReport writes the report. With a file it says where that is.
-func runReport(con *console, job jobs.Job, file string) error {
-	page, err := makeReport(job)
-	if err != nil {
-		return err
-	}
-	write := func(w io.Writer) error {
-		_, err := w.Write(page)
-		return err
-	}
-	if err := writeOut(con, file, write); err != nil {
-		return unlessClosed(err)
-	}
-	if file != "-" {
-		con.sayf("report of %s: %s", job.ID, file)
-	}
-	return nil
 }
 
 // linesInReport is how many lines of the output of a failure a report has.
@@ -71,11 +63,6 @@ func makeReport(place jobs.Job) ([]byte, error) {
 	}
 	names := labelsInStore(place)
 	defer check.Quietly(names.Close)
-	return web.Report(reportSource(place, summary, names))
-}
-
-// reportSource returns the data for the report of a job.
-func reportSource(place jobs.Job, s job.Summary, names *items.StoredLabels) web.Source {
 	text, _ := os.ReadFile(place.WorkflowFile()) // a page without it is better than none
 	if meta, err := place.ReadMeta(); err == nil && meta.Shown != "" {
 		text = []byte(meta.Shown)
@@ -85,14 +72,14 @@ func reportSource(place jobs.Job, s job.Summary, names *items.StoredLabels) web.
 		text = fmt.Appendf(nil, "# not shown: the secrets of the job are unknown: %v\n", secrets.unknown)
 	}
 	render := conversations(place)
-	return web.Source{
-		Summary: s, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
+	return web.Report(web.Source{
+		Summary: summary, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
 		Records: events.Read(place.EventsDir()),
 		Letters: secrets.letters(place), Label: labelsOf(place).label,
 		Printed: func(q outputs.Query) outputs.Tail {
 			q.Render = render
 			return outputs.LastLines(place.OutputsDir(), q, linesInReport)
 		},
-		Named: names.Label, Advice: adviceOf(s),
-	}
+		Named: names.Label, Advice: adviceOf(summary),
+	})
 }

@@ -94,10 +94,7 @@ func (o *resultsOptions) run(_ context.Context, con *console, place jobs.Job, it
 		names := labelsInStore(place)
 		defer check.Quietly(names.Close)
 		label := term.Column[term.Line]{Key: "label", Value: func(line term.Line) any {
-			var row struct {
-				Index int `json:"index"`
-			}
-			_ = json.Unmarshal(line, &row)
+			row, _ := readResult(line)
 			return names.Label(row.Index)
 		}}
 		_, err = term.Rows[term.Line]{Format: o.format, Columns: append(resultColumns, label)}.Print(out, lines)
@@ -127,17 +124,7 @@ func (o resultsOptions) printForCI(w io.Writer, place jobs.Job, itemID string, l
 		}
 		c.Letters[e.ItemID] = e.Last()
 	}
-	rows := func(yield func(job.Result, error) bool) {
-		for line, err := range lines {
-			var row job.Result
-			if err == nil {
-				err = json.Unmarshal(line, &row)
-			}
-			if !yield(row, err) {
-				return
-			}
-		}
-	}
+	rows := mapped(lines, readResult)
 	if o.format == asGitHub {
 		return c.GitHub(w, rows)
 	}
@@ -149,14 +136,8 @@ func (o resultsOptions) wants(line term.Line, itemID string) bool {
 	if o.status == anyStatus && itemID == "" {
 		return true
 	}
-	var row struct {
-		ItemID string `json:"item_id"`
-		Status string `json:"status"`
-	}
-	if json.Unmarshal(line, &row) != nil {
-		return true
-	}
-	return (o.status == anyStatus || row.Status == o.status) && (itemID == "" || row.ItemID == itemID)
+	row, err := readResult(line)
+	return err != nil || (o.status == anyStatus || row.Status == o.status) && (itemID == "" || row.ItemID == itemID)
 }
 
 // resultColumns are the fields of a result in csv and tsv.
@@ -172,6 +153,11 @@ var resultColumns = []term.Column[term.Line]{
 	{Key: "error_type"},
 	{Key: "outcome"},
 	{Key: "session_id"},
+}
+
+// readResult reads a row of the results.
+func readResult(line term.Line) (row job.Result, err error) {
+	return row, json.Unmarshal(line, &row)
 }
 
 // resultsOf yields the results of a job, in the order of the items.

@@ -81,8 +81,7 @@ func (o *statusOptions) run(ctx context.Context, con *console, place jobs.Job) e
 	if con.format == term.JSON {
 		return con.end(code, s)
 	}
-	s.label = names.Label
-	s.print(con.lines(), seen, time.Now())
+	s.print(con.lines(), time.Now())
 	con.lines().Printf("log: %s", place.EventsDir())
 	b := seen.Budget()
 	switch {
@@ -158,12 +157,11 @@ type details struct {
 	Head   string `json:"head,omitempty"`
 	Branch string `json:"branch,omitempty"`
 
+	// seen is what most of this is taken from.
+	seen *view.Job
 	// recorded is nil if the workflow of the job cannot be read.
 	recorded *workflow.Workflow
-	// waitsToMerge is how long the first of Merging has waited.
-	waitsToMerge time.Duration
-	label        func(index int) string
-
+	label    func(index int) string
 	// conflicts is Collided while the job runs, and then the number of conflicts that are left.
 	conflicts int
 }
@@ -212,8 +210,6 @@ type failureGroup struct {
 	// Example is the id of an item.
 	Example string `json:"example"`
 	Label   string `json:"example_label,omitempty"`
-	// title is the cause in words for people.
-	title string
 }
 
 // detailsOf combines the summary of a job with its view. Recorded is its workflow; nil if it cannot be read.
@@ -222,9 +218,17 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 	running := s.State == jobs.Running
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now),
-		ToGo: j.ToGo(), Reused: j.Reused, Complete: j.Complete,
-		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, now),
-		Breakers: append([]view.Breaker{}, j.Breakers()...), Groups: []failureGroup{}, recorded: recorded,
+		ToGo: j.ToGo(), Reused: j.Reused, Complete: j.Complete, NextRetry: j.NextRetry(now),
+		Attempts: attemptTimes{
+			Count: j.Attempts(), Lost: j.Lost, Retries: j.Retries, MeanMS: events.Millis(j.Durations.Mean()),
+			MedianMS: events.Millis(j.Durations.Quantile(0.5)), P90MS: events.Millis(j.Durations.Quantile(0.9)),
+			MaxMS: events.Millis(j.Durations.Max()),
+		},
+		Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, now),
+		Breakers: append([]view.Breaker{}, j.Breakers()...), Groups: []failureGroup{},
+		Collided: j.Merges.Collisions.Before + len(j.Merges.Collisions.List),
+		Merged:   j.Merged, Base: j.Base, Head: j.Head, Branch: j.Branch,
+		seen: j, recorded: recorded, label: label,
 	}
 	if j.Stragglers.Found > 0 {
 		d.Stragglers = &j.Stragglers
@@ -233,7 +237,6 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 	for _, q := range queue[:min(len(queue), queueShown)] {
 		d.Queue = append(d.Queue, q.ItemID)
 	}
-	d.Collided = j.Merges.Collisions.Before + len(j.Merges.Collisions.List)
 	d.conflicts = d.Collided
 	if v := j.Merges.Verifying; v != nil && running {
 		d.Verify = &verifyShown{Items: len(v.ItemIDs), Commit: v.Commit, DurationMS: events.Millis(now.Sub(v.Began))}
@@ -247,13 +250,11 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 			d.Remaining = &remainingTime{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
 		}
 	}
-	d.Merging, d.waitsToMerge = j.Merging(now)
-	d.Merged, d.Base, d.Head, d.Branch = j.Merged, j.Base, j.Head, j.Branch
-	d.NextRetry = j.NextRetry(now)
+	d.Merging, _ = j.Merging(now)
 	for _, g := range j.Failures.Groups() {
 		d.Groups = append(d.Groups, failureGroup{
 			ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count,
-			Example: g.Example.ItemID, Label: label(g.Example.ItemIndex), title: g.Title(),
+			Example: g.Example.ItemID, Label: label(g.Example.ItemIndex),
 		})
 	}
 	return d
@@ -261,16 +262,6 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 
 // queueShown is how many items of the merge queue status names.
 const queueShown = 10
-
-// timesOf returns the attempts of a job and how long they took.
-func timesOf(j *view.Job) attemptTimes {
-	d := &j.Durations
-	return attemptTimes{
-		Count: j.Attempts(), Lost: j.Lost, Retries: j.Retries, MeanMS: events.Millis(d.Mean()),
-		MedianMS: events.Millis(d.Quantile(0.5)),
-		P90MS:    events.Millis(d.Quantile(0.9)), MaxMS: events.Millis(d.Max()),
-	}
-}
 
 // agentsShown returns attempts as JSON has them. Those without a duration still run.
 func agentsShown(list []view.Attempt, label func(index int) string, now time.Time) []agentShown {
@@ -286,7 +277,8 @@ func agentsShown(list []view.Attempt, label func(index int) string, now time.Tim
 const groupsInStatus = 5
 
 // print prints the status for people. What a standard workflow does not have, such as items, is left out.
-func (d details) print(l term.Lines, j *view.Job, now time.Time) {
+func (d details) print(l term.Lines, now time.Time) {
+	j := d.seen
 	state := l.Paint(stateColour(d.summary), d.summary.StateShown())
 	if d.Hold != nil {
 		state += fmt.Sprintf(" since %s", d.Hold.Since.Local().Format(time.DateTime))
@@ -298,16 +290,20 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 		cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
 		state, term.Prefixed(": ", term.Distinct(d.Reason)), d.Started.Local().Format(time.DateTime),
 		d.DurationMS)
-	d.printSteps(l, j)
+	d.printSteps(l)
+	cost := func() { printSpent(l, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit()) }
 	if d.Mode == string(workflow.Standard) {
-		d.printSpent(l, j)
+		if d.State == jobs.Running {
+			l.Print(view.Progress{}.PhaseLine(j, now))
+		}
+		cost()
 		return
 	}
 	m := d.Metrics
 	l.Printf("items: %d, successful %d%s, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%",
 		max(m.TotalItems, j.Total), m.Successful, reusedText(d.Reused), m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
-	d.printMerge(l)
-	d.printProgress(l, j, now)
+	d.printMerge(l, now)
+	d.printProgress(l, now)
 	if t := d.Attempts; t.Count > 0 {
 		lost := ""
 		if t.Lost > 0 {
@@ -321,29 +317,30 @@ func (d details) print(l term.Lines, j *view.Job, now time.Time) {
 	if d.Stragglers != nil {
 		l.Printf("stragglers: %s", d.Stragglers.Words())
 	}
-	types := map[string]int{}
-	for _, g := range d.Groups {
-		if g.ErrorType != string(retry.TypeSkipped) {
-			types[g.ErrorType] += g.Count
+	types, groups := map[retry.Type]int{}, j.Failures.Groups()
+	for _, g := range groups {
+		if g.Type != retry.TypeSkipped {
+			types[g.Type] += g.Count
 		}
 	}
 	for t, n := range check.ByKey(types) {
 		l.Printf("%s errors: %d", t, n)
 	}
-	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
-		example := term.Visible(g.Example) + term.Prefixed(", ", term.Brief(g.Label, labelShown))
-		l.Foldf(4, "  %d × %s: %s (for example %s)", g.Count, g.ErrorType, term.Brief(g.title, 120), example)
+	for _, g := range groups[:min(len(groups), groupsInStatus)] {
+		e := g.Example
+		example := term.Visible(e.ItemID) + term.Prefixed(", ", term.Brief(d.label(e.ItemIndex), labelShown))
+		l.Foldf(4, "  %d × %s: %s (for example %s)", g.Count, g.Type, term.Brief(g.Title(), 120), example)
 	}
 	printSlowest(l, j.Slowest, d.label)
-	d.printSpent(l, j)
+	cost()
 	for _, line := range adviceOf(d.summary) {
 		l.Print(line)
 	}
 }
 
 // printSteps lists the steps that ran once.
-func (d details) printSteps(l term.Lines, j *view.Job) {
-	for _, s := range j.Steps {
+func (d details) printSteps(l term.Lines) {
+	for _, s := range d.seen.Steps {
 		took := ""
 		if s.Duration > 0 {
 			took = " after " + duration.Format(s.Duration.Round(time.Millisecond))
@@ -354,25 +351,16 @@ func (d details) printSteps(l term.Lines, j *view.Job) {
 			l.Printf("  not retried: %s", why)
 		}
 	}
-	if d.State == jobs.Running && d.Mode == string(workflow.Standard) {
-		l.Print(view.Progress{}.PhaseLine(j, time.Now()))
-	}
-}
-
-// printSpent prints what AI agents have used.
-func (d details) printSpent(l term.Lines, j *view.Job) {
-	printSpent(l, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit())
 }
 
 // printMerge prints how far the merge queue is.
-func (d details) printMerge(l term.Lines) {
+func (d details) printMerge(l term.Lines, now time.Time) {
 	if d.Base == "" {
 		return
 	}
 	text := fmt.Sprintf("merged: %d", d.Merged)
-	if d.Merging > 0 {
-		text += fmt.Sprintf(", %d waiting (oldest %s)", d.Merging,
-			duration.Format(d.waitsToMerge.Round(time.Second)))
+	if n, longest := d.seen.Merging(now); n > 0 {
+		text += fmt.Sprintf(", %d waiting (oldest %s)", n, duration.Format(longest.Round(time.Second)))
 	}
 	if d.conflicts > 0 {
 		text += ", " + check.Counted(d.conflicts, "conflict")
@@ -393,7 +381,8 @@ func (d details) printMerge(l term.Lines) {
 }
 
 // printProgress prints the remaining items and, while the job runs, its progress.
-func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
+func (d details) printProgress(l term.Lines, now time.Time) {
+	j := d.seen
 	if d.ToGo > 0 {
 		running := strconv.Itoa(d.Running)
 		if d.State == jobs.Running {
@@ -424,28 +413,19 @@ func (d details) printProgress(l term.Lines, j *view.Job, now time.Time) {
 
 // watchJob shows the progress of a job until it ends: redrawn in place on a terminal, else one line at intervals.
 func watchJob(ctx context.Context, con *console, job jobs.Job) error {
-	w := watcher{
-		job: view.New(), screen: newJobScreen(con.err, con.live, con.size),
-	}
-	w.lines = newProgress(con, recordedOrNil(job))
+	screen, lines := newJobScreen(con.err, con.live, con.size), newProgress(con, recordedOrNil(job))
 	if con.live {
 		names := labelsInStore(job)
 		defer check.Quietly(names.Close)
-		w.lines.Label = names.Label
+		lines.Label = names.Label
 	}
-	defer w.screen.Clear()
-	return untilSignal(ctx, func(ctx context.Context) error { return w.follow(ctx, job) })
+	defer screen.Clear()
+	return untilSignal(ctx, func(ctx context.Context) error { return watchLog(ctx, job, screen, lines) })
 }
 
-// watcher shows the progress of a job from its log.
-type watcher struct {
-	job    *view.Job
-	screen *jobScreen
-	lines  view.Progress
-}
-
-// follow reads the log until the job ends, and redraws at intervals even if nothing happens.
-func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
+// watchLog reads the log until the job ends, and redraws at intervals even if nothing happens.
+func watchLog(ctx context.Context, job jobs.Job, screen *jobScreen, lines view.Progress) error {
+	seen := view.New()
 	records := make(chan events.Record, 256)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -455,7 +435,7 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 	printed := make(chan outputs.Entry, 256)
 	watched, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
-	if w.screen.Live {
+	if screen.Live {
 		g.Go(func() error {
 			for e, err := range outputs.Follow(watched, job.OutputsDir(),
 				outputs.Query{Newest: newestOutputs, Render: conversations(job)}, job.Running) {
@@ -471,7 +451,7 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 			return nil
 		})
 	}
-	tick := time.NewTicker(w.screen.every())
+	tick := time.NewTicker(screen.every())
 	defer tick.Stop()
 	for {
 		select {
@@ -480,11 +460,11 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 				stopWatching()
 				return g.Wait()
 			}
-			w.job.Apply(r)
+			seen.Apply(r)
 		case e := <-printed:
-			w.job.Output(e)
+			seen.Output(e)
 		case now := <-tick.C:
-			w.screen.progress(w.lines, w.job, now)
+			screen.progress(lines, seen, now)
 		}
 	}
 }

@@ -29,12 +29,12 @@ func TestLostAttemptsAreCounted(t *testing.T) {
 	} {
 		j.Apply(events.Record{Seq: int64(i + 1), Time: time.Unix(int64(i), 0), Event: e})
 	}
-	d := details{Attempts: timesOf(j)}
+	d := detailsOf(job.Summary{}, j, nil, func(int) string { return "" })
 	if d.Attempts.Count != 2 || d.Attempts.Lost != 1 {
 		t.Errorf("got %+v", d.Attempts)
 	}
 	var b bytes.Buffer
-	d.print(term.Lines{W: &b}, j, time.Unix(9, 0))
+	d.print(term.Lines{W: &b}, time.Unix(9, 0))
 	if want := "\nattempts: 2, 1 lost (worker gone) (p50 "; !strings.Contains(b.String(), want) {
 		t.Errorf("%q is not in:\n%s", want, b.String())
 	}
@@ -62,7 +62,7 @@ func TestStatusSaysHowManyMoreItemsRun(t *testing.T) {
 	noLabel := func(int) string { return "" }
 	d := detailsOf(job.Summary{State: jobs.Running}, j, nil, noLabel)
 	var b bytes.Buffer
-	d.print(term.Lines{W: &b}, j, time.Unix(60, 0))
+	d.print(term.Lines{W: &b}, time.Unix(60, 0))
 	if want := "  running c  56s\n  and 2 more\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("%q is not in:\n%s", want, b.String())
 	}

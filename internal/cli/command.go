@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"strings"
 
@@ -11,28 +12,27 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// exactly requires these arguments, no fewer and no more.
-func exactly(names ...string) cobra.PositionalArgs {
+// takes requires arguments with these names, and allows so many in all.
+func takes(most int, names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < len(names) {
 			return usagef("<%s> is required", names[len(args)])
 		}
-		if len(args) > len(names) {
-			return usagef("unexpected argument %q", args[len(names)])
+		if len(args) > most {
+			return usagef("unexpected argument %q", args[most])
 		}
 		return nil
 	}
 }
 
+// exactly requires these arguments, no fewer and no more.
+func exactly(names ...string) cobra.PositionalArgs { return takes(len(names), names...) }
+
 // atLeastOne requires one argument or more.
-func atLeastOne(name string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return usagef("<%s> is required", name)
-		}
-		return nil
-	}
-}
+func atLeastOne(name string) cobra.PositionalArgs { return takes(math.MaxInt, name) }
+
+// atMost allows n arguments.
+func atMost(n int) cobra.PositionalArgs { return takes(n) }
 
 // afterJob allows a job in front of exactly one argument.
 func afterJob(argument string) cobra.PositionalArgs {
@@ -44,16 +44,6 @@ func afterJob(argument string) cobra.PositionalArgs {
 			return usagef("<item> is required (to list items: prodigy results, or prodigy dlq list)")
 		}
 		return usagef("<%s> is required", argument)
-	}
-}
-
-// atMost allows n arguments.
-func atMost(n int) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > n {
-			return usagef("unexpected argument %q", args[n])
-		}
-		return nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -98,20 +99,13 @@ func (e *signalError) exitCode() int {
 	return exitTerminated
 }
 
-// signalName returns the name that people know a signal by.
-func signalName(s os.Signal) string {
-	switch s {
-	case os.Interrupt:
-		return "SIGINT"
-	case syscall.SIGTERM:
-		return "SIGTERM"
-	case syscall.SIGHUP:
-		return "SIGHUP"
-	case syscall.SIGQUIT:
-		return "SIGQUIT"
-	}
-	return s.String()
+// signalNames are the names that people know the signals by that stop a job.
+var signalNames = map[os.Signal]string{
+	os.Interrupt: "SIGINT", syscall.SIGTERM: "SIGTERM", syscall.SIGHUP: "SIGHUP", syscall.SIGQUIT: "SIGQUIT",
 }
+
+// signalName returns the name that people know a signal by.
+func signalName(s os.Signal) string { return cmp.Or(signalNames[s], s.String()) }
 
 // isA reports whether err is, or wraps, an error of type E.
 func isA[E error](err error) bool {
@@ -165,8 +159,8 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 // endCode is resultCode for a run of another process, by what its log says of the end. Paused is the last record, or zero
 // if that is of another type. The log does not have --partial-ok.
 func endCode(s job.Summary, paused events.JobPaused) int {
-	for _, sent := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if paused.Reason == signalName(sent) {
+	for sent, name := range signalNames {
+		if paused.Reason == name {
 			return (&signalError{sent}).exitCode()
 		}
 	}

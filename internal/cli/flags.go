@@ -290,8 +290,8 @@ func shareFlag(at *float64) pflag.Value {
 	return value[float64]{at, numberType, parse}
 }
 
-// parallelFlag is a flag for the number of slots. It rejects more than the process can handle.
-func parallelFlag(at *int) pflag.Value {
+// addMaxParallel adds the flag --max-parallel to cmd. It rejects more slots than the process can handle.
+func addMaxParallel(cmd *cobra.Command, slots *int) {
 	parse := func(text string) (int, error) {
 		n, err := parsePositive(text)
 		if err == nil {
@@ -299,12 +299,8 @@ func parallelFlag(at *int) pflag.Value {
 		}
 		return n, err
 	}
-	return value[int]{at, numberType, parse}
-}
-
-// addMaxParallel adds the flag --max-parallel to cmd.
-func addMaxParallel(cmd *cobra.Command, n *int) {
-	cmd.Flags().VarP(parallelFlag(n), "max-parallel", "j", "maximum number of items to run at a time")
+	cmd.Flags().VarP(value[int]{slots, numberType, parse}, "max-parallel", "j",
+		"maximum number of items to run at a time")
 }
 
 // addMaxCost adds the flag --max-cost to cmd.

@@ -224,23 +224,19 @@ func (o fleetOptions) labels(w *workflow.Workflow) []string {
 
 // resumeCommand returns the command to type that resumes a job, on the fleet that its items ran on last. more are
 // further flags, each after a space.
-func resumeCommand(job jobs.Job, more string) string {
-	return "prodigy resume" + named(job.ID) + more + fleetFlags(job)
-}
+func resumeCommand(job jobs.Job, more string) string { return onLastFleet("resume", job, more) }
 
 // retryCommand returns the command to type that retries dead letters of a job, on the fleet that its items ran on last.
 // more is as for resumeCommand.
-func retryCommand(job jobs.Job, more string) string {
-	return "prodigy dlq retry" + named(job.ID) + more + fleetFlags(job)
-}
+func retryCommand(job jobs.Job, more string) string { return onLastFleet("dlq retry", job, more) }
 
-// fleetFlags returns the flags of lastFleet as hints show them, each after a space and without passwords.
-func fleetFlags(job jobs.Job) string {
-	meta, err := job.ReadMeta()
-	if err != nil {
-		return ""
+// onLastFleet returns a command to type for a job, with the flags of lastFleet.
+func onLastFleet(command string, job jobs.Job, more string) string {
+	line := "prodigy " + command + named(job.ID) + more
+	if meta, err := job.ReadMeta(); err == nil {
+		line += shownFlags(lastFleet(job, meta))
 	}
-	return shownFlags(lastFleet(job, meta))
+	return line
 }
 
 // shownFlags returns flags as they are printed, each after a space and without passwords.

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
@@ -174,9 +172,9 @@ func (p *printer) show() {
 
 // tell prints a notice, and how the job stands if that asks for it.
 func (p *printer) tell(n notice) {
-	p.printf("%s\n", p.con.errLook().Fold(2, n.text))
+	p.above().Foldf(2, "%s", n.text)
 	if n.state && p.job.ID != "" {
-		p.printf("%s\n", p.lines.StatusLine(p.job, time.Now()))
+		p.above().Print(p.lines.StatusLine(p.job, time.Now()))
 	}
 }
 
@@ -292,28 +290,21 @@ func (p *printer) say(r events.Record, text string) {
 
 // log prints a line with the time and how grave it is, above the live lines.
 func (p *printer) log(g events.Grave, format string, args ...any) {
-	k := p.con.errLook()
-	var line strings.Builder
-	log := zerolog.New(zerolog.ConsoleWriter{
-		Out: &line, NoColor: true,
-		FormatTimestamp: func(any) string { return k.Paint(term.Grey, time.Now().Format(time.TimeOnly)) },
-		FormatLevel: func(any) string {
-			return k.Paint(colours[g], zerolog.FormattedLevels[levels[g]])
-		},
-	})
-	log.WithLevel(levels[g]).Msgf(format, args...)
-	term.Lines{W: p.screen, Look: k}.Foldf(len("15:04:05 WRN "), "%s", strings.TrimSuffix(line.String(), "\n"))
+	l, level := p.above(), levels[g]
+	l.Foldf(len("15:04:05 WRN "), "%s %s %s", l.Paint(term.Grey, time.Now().Format(time.TimeOnly)),
+		l.Paint(level.colour, level.word), term.VisibleLines(fmt.Sprintf(format, args...)))
 }
 
-// levels are the levels of lines, by how grave an event is.
-var levels = map[events.Grave]zerolog.Level{
-	events.Plain: zerolog.InfoLevel, events.Good: zerolog.InfoLevel,
-	events.Odd: zerolog.WarnLevel, events.Bad: zerolog.ErrorLevel,
-}
+// above returns the printer of lines above the live lines.
+func (p *printer) above() term.Lines { return term.Lines{W: p.screen, Look: p.con.errLook()} }
 
-// colours are those of the levels.
-var colours = map[events.Grave]term.Colour{
-	events.Plain: term.Green, events.Good: term.Green, events.Odd: term.Yellow, events.Bad: term.Red,
+// levels are how grave an event is, as lines show it.
+var levels = map[events.Grave]struct {
+	word   string
+	colour term.Colour
+}{
+	events.Plain: {"INF", term.Green}, events.Good: {"INF", term.Green},
+	events.Odd: {"WRN", term.Yellow}, events.Bad: {"ERR", term.Red},
 }
 
 // circuit prints what has happened to a breaker. Of one that has opened it says why, and what becomes of the items
@@ -466,7 +457,7 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 		return
 	}
 	p.log(events.Bad, "%s (action %s)", describe(e, ""), e.Action)
-	printEvidence(term.Lines{W: p.screen, Look: p.con.errLook()}, e, p.named())
+	printEvidence(p.above(), e, p.named())
 }
 
 // batch prints the failures of a full batch, each in a line.

@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -170,13 +169,9 @@ func (o jobOptions) printStored(to *term.Echo, place jobs.Job, late map[string]i
 
 // eachEnded calls do with the result of each item of a job that has ended, in the order of the items.
 func eachEnded(place jobs.Job, do func(job.Result) error) error {
-	for line, err := range resultsOf(place) {
-		var row job.Result
-		switch {
-		case errors.Is(err, job.ErrNoItems):
+	for row, err := range mapped(resultsOf(place), readResult) {
+		if errors.Is(err, job.ErrNoItems) {
 			return nil
-		case err == nil:
-			err = json.Unmarshal(line, &row)
 		}
 		if err == nil {
 			err = do(row)

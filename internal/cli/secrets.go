@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -16,11 +17,8 @@ import (
 // left out.
 func secretsOf(job jobs.Job) jobSecrets {
 	w, err := loadRecorded(job)
-	if err != nil {
-		return jobSecrets{unknown: err}
-	}
-	options, err := settingsOf(job)
-	if err != nil {
+	options, unread := settingsOf(job)
+	if err = cmp.Or(err, unread); err != nil {
 		return jobSecrets{unknown: err}
 	}
 	options.Purpose = settings.ToCheck
@@ -40,14 +38,10 @@ func hasSecrets(w *workflow.Workflow) bool {
 
 // letters returns the dead letters of a job with their items as they may be shown.
 func (s jobSecrets) letters(job jobs.Job) iter.Seq2[dlq.Entry, error] {
-	return func(yield func(dlq.Entry, error) bool) {
-		for e, err := range dlq.Each(job.DLQFile()) {
-			e.Item = s.item(e.Item)
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
+	return mapped(dlq.Each(job.DLQFile()), func(e dlq.Entry) (dlq.Entry, error) {
+		e.Item = s.item(e.Item)
+		return e, nil
+	})
 }
 
 // hideSecretsOf masks the secrets of a job in everything that is printed from now on, and warns when they are not

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/check"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -115,8 +114,10 @@ func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, repla
 	}
 	if replacement != nil {
 		options.Source = replacement.Path
-		options.Params = slices.DeleteFunc(options.Params,
-			func(a workflow.Argument) bool { return !declared(w, a.Name) })
+		options.Params = slices.DeleteFunc(options.Params, func(a workflow.Argument) bool {
+			_, unknown := workflow.ParameterNamed(w.Parameters, a.Name)
+			return unknown != nil
+		})
 	}
 	options.Set = map[string]string{}
 	for _, text := range set {
@@ -124,12 +125,12 @@ func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, repla
 		if !ok {
 			return settings.Settings{}, usagef("--set %s: must be NAME=VALUE", text)
 		}
-		i := slices.IndexFunc(w.Parameters, func(p workflow.Parameter) bool { return p.Name == name })
-		if i < 0 {
+		p, unknown := workflow.ParameterNamed(w.Parameters, name)
+		if unknown != nil {
 			options.Set[name] = written
 			continue
 		}
-		value, err := w.Parameters[i].FromText(written)
+		value, err := p.FromText(written)
 		if err != nil {
 			return settings.Settings{}, refusef("--set: %w", err)
 		}
@@ -149,21 +150,7 @@ func settingsOf(place jobs.Job) (settings.Options, error) {
 		return settings.Options{}, &job.FilesError{JobID: place.ID, Err: err}
 	}
 	return settings.Options{
-		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params),
+		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: settings.Arguments(meta.Params),
 		Source: meta.WorkflowPath,
 	}, nil
-}
-
-// arguments returns recorded parameters in the order of their names.
-func arguments(params map[string]json.RawMessage) []workflow.Argument {
-	var args []workflow.Argument
-	for name, value := range check.ByKey(params) {
-		args = append(args, workflow.Argument{Name: name, Value: []byte(value)})
-	}
-	return args
-}
-
-// declared reports whether the workflow has the parameter.
-func declared(w *workflow.Workflow, parameter string) bool {
-	return slices.ContainsFunc(w.Parameters, func(p workflow.Parameter) bool { return p.Name == parameter })
 }

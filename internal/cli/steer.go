@@ -63,16 +63,11 @@ func (s *steering) do(r job.Request) (job.Answer, bool) {
 	return ask(r), true
 }
 
-// checkRunning refuses a request to a job that does not run.
+// checkRunning refuses a request to a job that does not run, and says what to do instead.
 func checkRunning(place jobs.Job, verb job.Verb) error {
 	if place.Running() {
 		return nil
 	}
-	return notRunning(place, verb)
-}
-
-// notRunning returns the error that a job does not run, with what to do instead.
-func notRunning(place jobs.Job, verb job.Verb) error {
 	s, _ := job.Summarize(place) // the state of a job that cannot be read is left out
 	state := "not running" + inBrackets(s.StateShown())
 	resume := func(more string) string { return resumeCommand(place, flagsToResume(place)+more) }

@@ -92,12 +92,24 @@ func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 	return con.end(code, e.outcome(code))
 }
 
-// printFailures prints the failures of this run in groups, unless they were printed as they happened.
+// printFailures prints the failures of this run in groups, the largest first, each with an example, unless they were
+// printed as they happened.
 func (e finishedRun) printFailures(con *console) {
 	if e.job == nil || collectionOf(e.workflow) != errorpolicy.Aggregate {
 		return
 	}
-	printFailures(con, e.job.Failures, named(e.Job.ID), e.labels)
+	f, job := e.job.Failures, named(e.Job.ID)
+	rest := f.Ungrouped
+	for i, g := range f.Groups() {
+		if i >= groupsShown {
+			rest += g.Count
+			continue
+		}
+		printGroup(con, g, job, e.labels)
+	}
+	if rest > 0 {
+		con.sayf("and %d more failures with other causes: prodigy dlq list%s", rest, job)
+	}
 }
 
 // slowEnough is how long an attempt must have taken to be listed among the slowest ones.
@@ -469,22 +481,8 @@ func printEnd(l term.Lines, stderr, stdout string, most int) bool {
 // groupsShown is the number of failure groups in the summary.
 const groupsShown = 10
 
-// printFailures prints the groups of failures, the largest first, each with an example. Job is how hints name the job.
-func printFailures(con *console, f view.Failures, job string, names *items.StoredLabels) {
-	rest := f.Ungrouped
-	for i, g := range f.Groups() {
-		if i >= groupsShown {
-			rest += g.Count
-			continue
-		}
-		printGroup(con, g, job, names)
-	}
-	if rest > 0 {
-		con.sayf("and %d more failures with other causes: prodigy dlq list%s", rest, job)
-	}
-}
-
-// printGroup prints a group of failures: how many, their cause, and one of them with the end of its stderr.
+// printGroup prints a group of failures: how many, their cause, and one of them with the end of its stderr. Job is how
+// hints name the job.
 func printGroup(con *console, g view.FailureGroup, job string, names *items.StoredLabels) {
 	l, c := con.say(), term.Red
 	if g.Example.Status() == errorpolicy.Skipped {

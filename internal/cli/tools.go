@@ -28,20 +28,17 @@ type tools struct {
 }
 
 // findTools returns the tools for w. It fails if a CLI is not installed that a step needs which runs on this machine.
-func findTools(w *workflow.Workflow, here func(workflow.StepRef) bool) (tools, error) {
-	home, err := jobs.FromEnv()
-	if err != nil {
-		return tools{}, err
+func findTools(w *workflow.Workflow, here func(workflow.StepRef) bool) (t tools, err error) {
+	if t.home, err = jobs.FromEnv(); err == nil {
+		t.claude, err = claudeCommand(t.home)
 	}
-	claude, err := claudeCommand(home)
-	if err != nil {
-		return tools{}, err
+	if err == nil {
+		t.agents, err = agentsOf(t.home, w)
 	}
-	agents, err := agentsOf(home, w)
-	if err != nil {
-		return tools{}, err
+	if err == nil {
+		err = t.agents.CheckInstalled(w, t.claude, here)
 	}
-	return tools{home, claude, agents}, agents.CheckInstalled(w, claude, here)
+	return t, err
 }
 
 // claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
@@ -111,6 +108,9 @@ func presetTexts(home jobs.Home, w *workflow.Workflow) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w.Agents != nil {
+		layers = append(layers, ai.Layer{Node: w.Agents.Node})
+	}
 	var texts []string
 	for _, l := range layers {
 		text, err := yaml.Marshal(l.Node)
@@ -119,9 +119,5 @@ func presetTexts(home jobs.Home, w *workflow.Workflow) ([]string, error) {
 		}
 		texts = append(texts, string(text))
 	}
-	if w.Agents == nil {
-		return texts, nil
-	}
-	text, err := yaml.Marshal(w.Agents.Node)
-	return append(texts, string(text)), err
+	return texts, nil
 }

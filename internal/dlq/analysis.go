@@ -47,6 +47,9 @@ type Group struct {
 	First    time.Time `json:"first_attempt"`
 	Last     time.Time `json:"last_attempt"`
 	Samples  []Sample  `json:"samples"`
+
+	// SuggestedAction is what to do about errors of Type, for whoever shows the group to fill in.
+	SuggestedAction string `json:"suggested_action,omitempty"`
 }
 
 // Sample is an example of a group.

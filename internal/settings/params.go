@@ -30,11 +30,15 @@ func Given(w *workflow.Workflow, files, texts []string) ([]workflow.Argument, er
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
 	}
-	var given []workflow.Argument
+	return Arguments(values), nil
+}
+
+// Arguments returns parameters in the order of their names.
+func Arguments(values map[string]json.RawMessage) (args []workflow.Argument) {
 	for name, value := range check.ByKey(values) {
-		given = append(given, workflow.Argument{Name: name, Value: []byte(value)})
+		args = append(args, workflow.Argument{Name: name, Value: []byte(value)})
 	}
-	return given, nil
+	return args
 }
 
 // ofFile returns the parameters in a YAML or JSON file.

@@ -123,15 +123,14 @@ func (r *resolver) secretValue(v workflow.EnvVar) {
 	if err == nil && value == "" {
 		err = errors.New("the value is empty")
 	}
-	if err != nil && r.o.Purpose >= ToSimulate {
+	switch {
+	case err == nil:
+		r.literal(v, value)
+	case r.o.Purpose >= ToSimulate:
 		r.keep(workflow.EnvVar{Name: v.Name, Secret: true})
-		return
-	}
-	if err != nil {
+	default:
 		r.fail(v.Value.Pos, "env %s: %v", v.Name, err)
-		return
 	}
-	r.literal(v, value)
 }
 
 // reference returns the value of a text with placeholders. A plain name can also be an inherited variable.
@@ -151,7 +150,6 @@ func (r *resolver) reference(t workflow.Text) (string, error) {
 
 // original restores the secrets that were redacted in a recorded workflow, from its original file.
 func (r *resolver) original(p workflow.Profile) {
-	redacted := func(v workflow.EnvVar) bool { return v.Secret && v.Command == nil && v.Value.Value == workflow.Masked }
 	if r.o.Source == "" || !slices.ContainsFunc(slices.Concat(r.w.Env, p.Env), redacted) {
 		return
 	}
@@ -170,10 +168,15 @@ func (r *resolver) original(p workflow.Profile) {
 	}
 }
 
+// redacted reports whether the value of a variable was left out of a recorded workflow.
+func redacted(v workflow.EnvVar) bool {
+	return v.Secret && v.Command == nil && v.Value.Value == workflow.Masked
+}
+
 // restore copies the values of redacted variables from from.
 func (r *resolver) restore(vars, from []workflow.EnvVar) {
 	for i, v := range vars {
-		if !v.Secret || v.Command != nil || v.Value.Value != workflow.Masked {
+		if !redacted(v) {
 			continue
 		}
 		at := slices.IndexFunc(from, func(o workflow.EnvVar) bool { return o.Name == v.Name && o.Secret && o.Command == nil })

@@ -13,18 +13,16 @@ func VisibleLines(s string) string {
 	if !strings.ContainsFunc(s, isHidden) && utf8.ValidString(s) {
 		return s
 	}
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && isHidden(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, strings.ReplaceAll(s, "\r\n", "\n"))
+	return visible(strings.ReplaceAll(s, "\r\n", "\n"), '\n')
 }
 
 // Visible replaces what a terminal would obey or not show by a placeholder, also the ends of lines. Tabs stay.
-func Visible(s string) string {
+func Visible(s string) string { return visible(s, '\t') }
+
+// visible replaces what is hidden but for one character.
+func visible(s string, kept rune) string {
 	return strings.Map(func(r rune) rune {
-		if isHidden(r) {
+		if r != kept && isHidden(r) {
 			return utf8.RuneError
 		}
 		return r
