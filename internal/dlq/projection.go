@@ -26,7 +26,7 @@ type Projection struct {
 	maxRetries int
 	item       func(index int) (json.RawMessage, error)
 
-	mem     Memory
+	Memory
 	kept    evidence
 	applied int64 // records up to this one are in the queue
 }
@@ -34,7 +34,7 @@ type Projection struct {
 // Memory is what a projection knows of the items that are between their first start and their final outcome,
 // after some record of the log. It is what a checkpoint has of the projection.
 type Memory struct {
-	// The record that the last line of the journal follows from; set by Projection.Memory.
+	// The record that the last line of the journal follows from; set by Projection.Remembered.
 	Journal int64 `json:"journal"`
 
 	Resent bool               `json:"resent"` // the records are of a retry of dead letters
@@ -55,14 +55,14 @@ func NewProjection(q *Queue, jobID, workflow string, maxRetries int,
 ) *Projection {
 	return &Projection{
 		queue: q, jobID: jobID, workflow: workflow, maxRetries: maxRetries, item: item,
-		mem: Memory{Active: map[string]*active{}}, applied: q.Applied(), kept: evidence{path: q.path + ".waiting"},
+		Memory: Memory{Active: map[string]*active{}}, applied: q.Applied(), kept: evidence{path: q.path + ".waiting"},
 	}
 }
 
-// Memory returns what the projection knows, between two calls of Apply. The result shares memory with the
+// Remembered returns what the projection knows, between two calls of Apply. The result shares memory with the
 // projection: encode it before the next call. It reports false if some failures are only in the spill file.
-func (p *Projection) Memory() (m Memory, ok bool) {
-	m = p.mem
+func (p *Projection) Remembered() (m Memory, ok bool) {
+	m = p.Memory
 	m.Journal = p.queue.Applied()
 	return m, p.kept.out == 0
 }
@@ -82,7 +82,7 @@ func (p *Projection) Restore(m Memory, seq int64) (bool, error) {
 			}
 		}
 	}
-	p.mem = m
+	p.Memory = m
 	if seq > p.applied {
 		p.queue.Follow(seq)
 		p.queue.Followed()
@@ -118,11 +118,11 @@ func (p *Projection) apply(r events.Record) error {
 	}
 	switch e := r.Event.(type) {
 	case events.JobResumed:
-		p.mem.Resent = e.Reason == events.ForDeadLetters
+		p.Resent = e.Reason == events.ForDeadLetters
 	case events.AgentStarted:
 		p.started(r.Time, e)
 	case events.StepRetrying:
-		if a := p.mem.Active[e.ItemID]; a != nil {
+		if a := p.Active[e.ItemID]; a != nil {
 			a.Retries = append(a.Retries, StepRetry{DelayMS: e.DelayMS, Error: e.Error})
 		}
 	case events.AgentInterrupted, events.AgentLost:
@@ -131,7 +131,7 @@ func (p *Projection) apply(r events.Record) error {
 		return p.failed(r, e)
 	case events.AgentCompleted:
 		if e.Commit != "" { // its work is to be merged
-			if a := p.mem.Active[e.ItemID]; a != nil {
+			if a := p.Active[e.ItemID]; a != nil {
 				a.Retries = nil
 			}
 			return nil
@@ -150,29 +150,29 @@ func (p *Projection) apply(r events.Record) error {
 }
 
 func (p *Projection) started(now time.Time, e events.AgentStarted) {
-	a := p.mem.Active[e.ItemID]
+	a := p.Active[e.ItemID]
 	if a == nil {
 		a = &active{First: now}
-		p.mem.Active[e.ItemID] = a
+		p.Active[e.ItemID] = a
 	}
 	a.Retries = nil // an attempt that died with its process left them
 }
 
 // givenBack forgets an attempt that ended without an outcome.
 func (p *Projection) givenBack(itemID string) {
-	a := p.mem.Active[itemID]
+	a := p.Active[itemID]
 	if a == nil {
 		return
 	}
 	a.Retries = nil
 	if len(a.History) == 0 {
-		delete(p.mem.Active, itemID)
+		delete(p.Active, itemID)
 	}
 }
 
 // settled forgets an item that is no dead letter, or no longer.
 func (p *Projection) settled(seq int64, itemID string) error {
-	if a := p.mem.Active[itemID]; a != nil {
+	if a := p.Active[itemID]; a != nil {
 		p.forget(itemID, a)
 	}
 	if seq <= p.applied {
@@ -183,14 +183,14 @@ func (p *Projection) settled(seq int64, itemID string) error {
 
 // failed adds the failure of an attempt to its item, or the item to the queue if it has no attempts left.
 func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
-	a := p.mem.Active[e.ItemID]
+	a := p.Active[e.ItemID]
 	if a == nil { // refused by the open breaker before it was ever started
 		a = &active{First: r.Time}
 	}
 	f := failure(r.Time, e, a.Retries)
 	a.Retries = nil
 	if e.Action.RunsAgain() {
-		p.mem.Active[e.ItemID] = a
+		p.Active[e.ItemID] = a
 		switch {
 		case !p.queue.Has(e.ItemID):
 			x, err := p.kept.keep(f)
@@ -219,7 +219,7 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 // forget drops an item and the evidence kept for it.
 func (p *Projection) forget(itemID string, a *active) {
 	p.kept.drop(a.History)
-	delete(p.mem.Active, itemID)
+	delete(p.Active, itemID)
 }
 
 // Close drops what was kept of items that have not come to their end. The log has it.
@@ -258,7 +258,7 @@ func (p *Projection) put(r events.Record, e events.AgentFailed, first time.Time,
 	if len(entry.FailureHistory) == before {
 		return nil // applied before
 	}
-	if found && p.mem.Resent && !e.Action.RunsAgain() {
+	if found && p.Resent && !e.Action.RunsAgain() {
 		entry.RetryCount++
 	}
 	entry.FailureCount = len(entry.FailureHistory)

@@ -284,8 +284,8 @@ func TestFinishedItemsAreForgotten(t *testing.T) {
 	if err := p.Apply(h.records); err != nil {
 		t.Fatal(err)
 	}
-	if len(p.mem.Active) != 1 || p.mem.Active[itemID(3)] == nil {
-		t.Errorf("got %v in memory, want only the item that waits for its retry", p.mem.Active)
+	if len(p.Active) != 1 || p.Active[itemID(3)] == nil {
+		t.Errorf("got %v in memory, want only the item that waits for its retry", p.Active)
 	}
 	closeQueue(t, q)
 }

@@ -20,9 +20,9 @@ import (
 type Queue struct {
 	path string
 
-	mu    sync.Mutex
-	file  *os.File
-	index index
+	mu   sync.Mutex
+	file *os.File
+	index
 	dirty bool // there is something to sync
 	// seq is the record that is being followed.
 	seq  int64
@@ -79,7 +79,7 @@ func (q *Queue) load() error {
 func (q *Queue) Applied() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.index.applied
+	return q.applied
 }
 
 // Follow tells that what is put and removed from now on follows from record seq of the log, and that the
@@ -120,13 +120,13 @@ func (q *Queue) Restart() error {
 func (q *Queue) Has(itemID string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, found := q.index.live[itemID]
+	_, found := q.live[itemID]
 	return found
 }
 
 // mark writes down how far the log has been followed.
 func (q *Queue) mark() error {
-	if q.done == q.index.applied {
+	if q.done == q.applied {
 		return nil
 	}
 	if err := q.append(op{Op: opMark, Seq: q.done}); err != nil {
@@ -141,7 +141,7 @@ func (q *Queue) Put(e Entry) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := op{Op: opAdd, Seq: q.seq, ItemID: e.ItemID, Entry: data}
-	if _, known := q.index.live[e.ItemID]; known {
+	if _, known := q.live[e.ItemID]; known {
 		o.Op = opUpdate
 	}
 	if err == nil {
@@ -157,7 +157,7 @@ func (q *Queue) Put(e Entry) error {
 func (q *Queue) Remove(itemID string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, known := q.index.live[itemID]; !known {
+	if _, known := q.live[itemID]; !known {
 		return nil
 	}
 	if err := q.append(op{Op: opRemove, Seq: q.seq, ItemID: itemID}); err != nil {
@@ -171,15 +171,15 @@ func (q *Queue) append(o op) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	o.Line = q.index.ops + 1
+	o.Line = q.ops + 1
 	line, err := o.encode()
 	if err != nil {
 		return err
 	}
 	if _, err := q.file.Write(line); err != nil {
-		return errors.Join(err, q.file.Truncate(q.index.size))
+		return errors.Join(err, q.file.Truncate(q.size))
 	}
-	q.index.note(o, int64(len(line)))
+	q.note(o, int64(len(line)))
 	q.dirty = true
 	return nil
 }
@@ -194,7 +194,7 @@ func (q *Queue) Get(itemID string) (Entry, bool) {
 func (q *Queue) Load(itemID string) (Entry, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, found := q.index.live[itemID]; !found {
+	if _, found := q.live[itemID]; !found {
 		return Entry{}, false, nil
 	}
 	e, err := entryOf(q.file, q.index, itemID)
@@ -206,7 +206,7 @@ func (q *Queue) Load(itemID string) (Entry, bool, error) {
 func (q *Queue) Each() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		q.mu.Lock()
-		ids := q.index.ids()
+		ids := q.ids()
 		q.mu.Unlock()
 		for _, id := range ids {
 			e, found, err := q.Load(id)
@@ -221,7 +221,7 @@ func (q *Queue) Each() iter.Seq2[Entry, error] {
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.index.live)
+	return len(q.live)
 }
 
 // Sync makes what was put and removed durable.
@@ -262,7 +262,7 @@ const slack = 1000
 
 // compactIfDue rewrites a journal that holds many lines that count no longer.
 func (q *Queue) compactIfDue() error {
-	if q.index.ops <= 2*len(q.index.live)+slack {
+	if q.ops <= 2*len(q.live)+slack {
 		return nil
 	}
 	temp := q.path + ".new"
@@ -296,9 +296,9 @@ func (q *Queue) writeLive(path string) (err error) {
 		_, _ = w.Write(line)
 		return err
 	}
-	ids := q.index.ids()
+	ids := q.ids()
 	for i, id := range ids {
-		o, err := opAt(q.file, q.index.live[id])
+		o, err := opAt(q.file, q.live[id])
 		if err != nil {
 			return err
 		}
@@ -307,8 +307,8 @@ func (q *Queue) writeLive(path string) (err error) {
 			return err
 		}
 	}
-	if q.index.applied > 0 {
-		if err := write(op{Op: opMark, Line: len(ids) + 1, Seq: q.index.applied}); err != nil {
+	if q.applied > 0 {
+		if err := write(op{Op: opMark, Line: len(ids) + 1, Seq: q.applied}); err != nil {
 			return err
 		}
 	}

@@ -245,7 +245,7 @@ func (c *Checkpointer) Take() ([]byte, error) {
 	}
 	made := Checkpoint{Mark: mark, Policy: sum}
 	if c.queue != nil {
-		letters, ok := c.queue.Memory()
+		letters, ok := c.queue.Remembered()
 		if !ok {
 			return nil, errors.New("too many failures of waiting items")
 		}

@@ -521,12 +521,13 @@ func pendingOf[T any](s *Fold, items map[int]T) (n int) {
 }
 
 func (s *Fold) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
-	number := max(e.Attempt, s.Running[e.ItemIndex].Doubled)
-	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
+	index := e.ItemIndex
+	number := max(e.Attempt, s.Running[index].Doubled)
+	before, failures := s.Status.At(index), s.Failures[index]+1
 	if e.Rejected() {
 		s.Policy.Rejected(e.ItemID, before)
-		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Rejected)
-		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = number, failures
+		s.settle(e.ItemID, index, errorpolicy.Rejected)
+		s.LastTry[index], s.Failures[index] = number, failures
 		return nil
 	}
 
@@ -535,23 +536,23 @@ func (s *Fold) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
 	}
 	batch := s.Policy.Failed(e.ItemID, e.Action, e.ErrorType, e.Error, before)
 	if e.Action.RunsAgain() {
-		delete(s.Running, e.ItemIndex)
-		delete(s.Merging, e.ItemIndex)
+		delete(s.Running, index)
+		delete(s.Merging, index)
 		delete(s.Retrying, e.ItemID)
-		s.Failures[e.ItemIndex] = failures
+		s.Failures[index] = failures
 		if e.Retry != nil && e.Retry.ExpiresAt != nil || s.Limits.Breaker.Refuses() {
-			s.Failed[e.ItemIndex] = failure{e.Step, e.ErrorType, e.Error}
+			s.Failed[index] = failure{e.Step, e.ErrorType, e.Error}
 		}
 		next := Waiting{ID: e.ItemID, Number: number, Due: *e.RetryAt, Retry: retryState(e)}
 		if e.Resolve {
 			next.Resolve = e.Commit
 		}
-		s.Waiting[e.ItemIndex] = next
+		s.Waiting[index] = next
 		return batch
 	}
-	s.settle(e.ItemID, e.ItemIndex, e.Status())
+	s.settle(e.ItemID, index, e.Status())
 	if e.Status().DeadLetter() {
-		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = number, failures
+		s.LastTry[index], s.Failures[index] = number, failures
 	}
 	return batch
 }

@@ -95,38 +95,39 @@ func Open(place jobs.Job, o Options) (*Opened, error) {
 }
 
 func (j *Opened) open() error {
-	cut, err := events.Repair(j.place.EventsDir())
+	place := j.place
+	cut, err := events.Repair(place.EventsDir())
 	if err != nil {
-		return Unusable(j.place, err)
+		return Unusable(place, err)
 	}
 	if cut > 0 {
 		j.options.Notice(fmt.Sprintf("the log ended in an incomplete or damaged line: %d bytes were cut off, and its record does not count", cut))
 	}
 	if j.options.Items {
-		if j.Store, err = items.ReopenStore(j.place.ItemsFile()); err != nil {
+		if j.Store, err = items.ReopenStore(place.ItemsFile()); err != nil {
 			if _, damaged := errors.AsType[*items.DamagedError](err); damaged {
 				err = j.examined(err)
 			}
-			return Unusable(j.place, err)
+			return Unusable(place, err)
 		}
 		if err := j.openQueue(); err != nil {
 			return err
 		}
 	}
 	if err := j.replay(); err != nil {
-		return Unusable(j.place, err)
+		return Unusable(place, err)
 	}
 	if j.Store != nil && j.Selected {
 		if err := j.Store.Holds(j.Total); err != nil {
-			return j.examined(Unusable(j.place, err))
+			return j.examined(Unusable(place, err))
 		}
 	}
-	if err := dropResultsAhead(j.place, j.Outcome); err != nil {
+	if err := dropResultsAhead(place, j.Outcome); err != nil {
 		return err
 	}
-	j.Log, err = events.Open(j.place.EventsDir(), j.place.ID, j.Seq, j.logOptions())
+	j.Log, err = events.Open(place.EventsDir(), place.ID, j.Seq, j.logOptions())
 	if err != nil {
-		return Unusable(j.place, err)
+		return Unusable(place, err)
 	}
 	return nil
 }

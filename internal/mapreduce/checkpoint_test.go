@@ -76,7 +76,7 @@ func moments(t *testing.T, place jobs.Job, p errorpolicy.Policy) []moment {
 
 func encodedLetters(t *testing.T, p *dlq.Projection) []byte {
 	t.Helper()
-	m, ok := p.Memory()
+	m, ok := p.Remembered()
 	data, err := json.Marshal(m)
 	if err != nil || !ok {
 		t.Fatalf("got %t, %v, want what the projection remembers", ok, err)

@@ -20,17 +20,16 @@ func (j *owner) newLobby() (lobby, error) {
 		return lobby{}, fmt.Errorf("circuit_breaker: %w", err)
 	}
 	b := byKey{rateKey: rate != nil, full: map[string][]itemKeys{}, gone: map[int]bool{}}
-	if rate == nil && breaker == nil {
-		return lobby{byKey: b}, nil
-	}
-	b.keysOf = func(id string, item json.RawMessage) (k itemKeys) {
-		if rate != nil {
-			k.rate = rate(id, item)
+	if rate != nil || breaker != nil {
+		b.keysOf = func(id string, item json.RawMessage) (k itemKeys) {
+			if rate != nil {
+				k.rate = rate(id, item)
+			}
+			if breaker != nil {
+				k.breaker = cmp.Or(breaker(id, item), noKey)
+			}
+			return k
 		}
-		if breaker != nil {
-			k.breaker = cmp.Or(breaker(id, item), noKey)
-		}
-		return k
 	}
 	return lobby{byKey: b}, nil
 }

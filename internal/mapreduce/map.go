@@ -265,7 +265,7 @@ func (p *pool) selected() {
 func (e *attemptEnd) deliver(p *pool) {
 	p.runners.running--
 	switch {
-	case e.attempt.ItemID == "":
+	case e.ItemID == "":
 		p.single.end = e
 	case errors.Is(e.err, agent.ErrDetached):
 		p.release(e, p.Seq)
@@ -276,7 +276,7 @@ func (e *attemptEnd) deliver(p *pool) {
 
 // ended records the end of an attempt, and does what follows from it.
 func (p *pool) ended(e *attemptEnd) {
-	index, breaker := e.attempt.ItemIndex, p.flights[e.attempt.Token].keys.breaker
+	index, breaker := e.ItemIndex, p.flights[e.Token].keys.breaker
 	p.asTimeout(e)
 	seq := p.recordOutcome(e, p.halted)
 	for _, keys := range p.lobby.full[breaker] {
@@ -290,7 +290,7 @@ func (p *pool) ended(e *attemptEnd) {
 		// The slot is held until the work is merged: who begins there next begins at it. With `order: items` nobody
 		// would, and what is merged first may still need a slot.
 		if p.workflow.Workspace.Order != workflow.OrderItems {
-			if slot := p.flights[e.attempt.Token].slot; slot > 0 {
+			if slot := p.flights[e.Token].slot; slot > 0 {
 				p.slots.taken[slot]++
 				p.merger.slots[index] = slot
 			}
@@ -302,22 +302,22 @@ func (p *pool) ended(e *attemptEnd) {
 
 // release frees the slot of an agent that has ended; with strict durability not before its record is on disk.
 func (p *pool) release(e *attemptEnd, seq int64) {
-	f := p.flights[e.attempt.Token]
-	delete(p.flights, e.attempt.Token)
-	p.lobby.forget(e.attempt.Token)
+	f := p.flights[e.Token]
+	delete(p.flights, e.Token)
+	p.lobby.forget(e.Token)
 	if p.fleet == nil {
 		f.end(nil)
 	}
 	slot := f.slot
 	if slot == 0 || p.fleet != nil {
-		p.unpark(e.attempt.Token)
+		p.unpark(e.Token)
 	}
-	p.suspects.ended(e.attempt.ItemIndex)
+	p.suspects.ended(e.ItemIndex)
 	if p.suspects.alone && !p.exhausted() {
 		p.suspects.alone = false // it ran alone only so that the stage of a rollout ends
 	}
-	if w, ok := p.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
-		d := dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due}
+	if w, ok := p.Waiting[e.ItemIndex]; ok && p.halted == nil {
+		d := dueItem{id: w.ID, index: e.ItemIndex, due: w.Due}
 		if w.Retry.Alone {
 			p.suspects.waiting = append(p.suspects.waiting, d)
 		} else {

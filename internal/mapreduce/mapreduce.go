@@ -452,6 +452,7 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 }
 
 func (j *owner) recordEnd(r Result, d delivered) {
+	took := events.Millis(r.Duration)
 	if batch := j.Policy.Remainder(); len(batch) > 0 {
 		j.Record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
@@ -462,18 +463,18 @@ func (j *owner) recordEnd(r Result, d delivered) {
 	switch r.State {
 	case jobs.Completed:
 		j.Record(events.JobCompleted{
-			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
+			DurationMS: took, Metrics: r.Metrics, Reason: r.Reason,
 			ReduceStale: r.ReduceStale, ReduceHeld: r.ReduceHeld,
 			Head: d.head, Branch: d.Branch, Into: d.into, Spent: spent,
 		})
 	case jobs.Failed:
 		j.Record(events.JobFailed{
-			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
+			DurationMS: took, Metrics: r.Metrics, Reason: r.Reason,
 			Spent: spent, InputGone: errors.Is(r.Cause, errInputGone) || j.nothingLeft(),
 		})
 	case jobs.Cancelled:
 		j.Record(events.JobCancelled{
-			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: r.Reason,
+			DurationMS: took, Metrics: r.Metrics, Reason: r.Reason,
 			Spent: spent,
 		})
 	case jobs.Stopped:

@@ -115,7 +115,7 @@ func (p *pool) merge() {
 			}
 		}
 		if began := time.Now(); end.err == nil && len(batch) > 0 {
-			end.merged, end.err = j.space.Merge(ctx, head, batch)
+			end.Merged, end.err = j.space.Merge(ctx, head, batch)
 			end.took = time.Since(began)
 		}
 		j.inbox <- &end
@@ -136,10 +136,10 @@ func (end *mergeEnd) deliver(p *pool) {
 		p.haltForOwn(end.err)
 		return
 	}
-	if len(end.merged.Items) > 0 {
+	if len(end.Items) > 0 {
 		m.publish = p.recordMerged(end)
 	}
-	for _, r := range end.merged.Failed {
+	for _, r := range end.Failed {
 		p.recordRejected(r)
 		if w, ok := p.Waiting[r.Index]; ok && p.halted == nil {
 			p.lobby.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
@@ -154,10 +154,10 @@ func (end *mergeEnd) deliver(p *pool) {
 
 // recordMerged records what was merged, and that its items are no dead letters any more.
 func (j *owner) recordMerged(end *mergeEnd) *published {
-	e := events.WorktreeMerged{Head: end.merged.Head, DurationMS: events.Millis(end.took)}
-	done := &published{head: end.merged.Head}
+	e := events.WorktreeMerged{Head: end.Head, DurationMS: events.Millis(end.took)}
+	done := &published{head: end.Head}
 	var letters []string
-	for _, it := range end.merged.Items {
+	for _, it := range end.Items {
 		e.ItemIDs, e.ItemIndexes, e.Attempts = append(e.ItemIDs, it.ItemID), append(e.ItemIndexes, it.Index),
 			append(e.Attempts, it.Attempt)
 		e.Commits, e.Files = append(e.Commits, it.Merge), append(e.Files, it.Files)

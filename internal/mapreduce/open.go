@@ -306,18 +306,19 @@ func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 	if err := j.openWorkspaces(ctx, start); err != nil {
 		return err
 	}
-	runner := j.config.Runner
+	c := j.config
+	runner := c.Runner
 	if runner == nil {
 		runner = process.Run
 	}
-	build := j.config.Executor
+	build := c.Executor
 	if build == nil {
-		build = func(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
+		build = func(a agent.Config, h agent.Host) Executor { return agent.New(a, h) }
 	}
 	var err error
 	if j.files, err = reuse.NewFiles(j.workflow.Map, reuse.FilesConfig{
-		Dir: j.config.Dir, JobID: j.place.ID, Simulated: j.config.Simulate != nil, OnFleet: j.config.OnFleet,
-		Sync: j.config.Durability != events.None, Notice: j.notice,
+		Dir: c.Dir, JobID: j.place.ID, Simulated: c.Simulate != nil, OnFleet: c.OnFleet,
+		Sync: c.Durability != events.None, Notice: j.notice,
 	}); err != nil {
 		return err
 	}
@@ -329,17 +330,17 @@ func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 			j.notice("still " + pausedText(e, now))
 		}
 	}
-	j.host.starts.restore(j.config.Agents, j.Quotas, j.budget(), j.Spent)
+	j.host.starts.restore(c.Agents, j.Quotas, j.budget(), j.Spent)
 	commands := int(j.room.Load())
-	if j.config.OnFleet { // those of the items run elsewhere
+	if c.OnFleet { // those of the items run elsewhere
 		commands = process.CapacityNow().Fits
 	}
 	j.executor = build(agent.Config{
-		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace,
-		LogSteps: j.config.LogSteps,
-		TempDir:  j.temp, Environ: j.config.Environ, Places: j.places, Secrets: j.config.Settings.Secrets,
-		Mask:        j.config.Settings.Mask,
-		MaxCommands: commands, Echo: j.config.Echo, Simulate: j.config.Simulate,
+		Run: runner, Claude: c.Claude, Agents: c.Agents, Seed: j.meta.Seed, Grace: c.Grace,
+		LogSteps: c.LogSteps,
+		TempDir:  j.temp, Environ: c.Environ, Places: j.places, Secrets: c.Settings.Secrets,
+		Mask:        c.Settings.Mask,
+		MaxCommands: commands, Echo: c.Echo, Simulate: c.Simulate,
 	}, j.host)
 	if j.fleet, _ = j.executor.(Fleet); j.fleet != nil {
 		j.fleet.OnSlots(j.fleetSlots.set)

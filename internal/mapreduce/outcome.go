@@ -20,13 +20,13 @@ import (
 // of its start is written: otherwise a command that kills prodigy at once would never be noticed, and its
 // number be used again.
 func (j *owner) execute(ctx context.Context, a agent.Attempt) {
-	e := &attemptEnd{attempt: &a}
+	e := &attemptEnd{Attempt: &a}
 	if e.err = j.Log.Flush(); e.err == nil && j.makeReady(e) {
 		if j.fleet != nil && a.ItemID != "" {
 			files := e.files // many may be out: this is all that is kept of each
 			j.fleet.Submit(ctx, &a, func(a *agent.Attempt, o agent.Outcome, err error) {
 				j.agents.Go(func() error {
-					end := &attemptEnd{attempt: a, outcome: o, files: files, err: err}
+					end := &attemptEnd{Attempt: a, Outcome: o, files: files, err: err}
 					j.conclude(end)
 					j.inbox <- end
 					return nil
@@ -34,7 +34,7 @@ func (j *owner) execute(ctx context.Context, a agent.Attempt) {
 			})
 			return
 		}
-		e.outcome, e.err = j.executeAttempt(ctx, a)
+		e.Outcome, e.err = j.executeAttempt(ctx, a)
 		j.conclude(e)
 	}
 	j.inbox <- e
@@ -51,16 +51,16 @@ func (s synced) deliver(p *pool) {
 
 // makeReady completes an attempt with what is not known of it before it runs. It reports false if it has ended by that.
 func (j *owner) makeReady(e *attemptEnd) bool {
-	if e.attempt.ItemID != "" && e.attempt.Item == nil {
-		it, err := j.item(e.attempt.ItemIndex)
+	if e.ItemID != "" && e.Item == nil {
+		it, err := j.item(e.ItemIndex)
 		if err != nil {
 			e.err = err
 			return false
 		}
-		e.attempt.Item = it.Data
+		e.Item = it.Data
 	}
 	var err error
-	if e.files, err = j.files.Begin(e.attempt); err != nil {
+	if e.files, err = j.files.Begin(e.Attempt); err != nil {
 		e.fail(err.Error())
 		return false
 	}
@@ -75,27 +75,27 @@ func (j *owner) conclude(e *attemptEnd) {
 		}
 		return
 	}
-	if e.outcome.Failure == nil {
-		if wrong := j.files.End(e.attempt, &e.files); wrong != "" {
+	if e.Failure == nil {
+		if wrong := j.files.End(e.Attempt, &e.files); wrong != "" {
 			e.fail(wrong)
 		}
 	}
-	if e.outcome.Failure != nil {
+	if e.Failure != nil {
 		j.files.Drop(e.files)
 	}
-	e.err = job.KeepLarge(j.place, &e.outcome.ItemOutput, e.attempt.ItemIndex, strconv.Itoa(e.attempt.Number))
+	e.err = job.KeepLarge(j.place, &e.ItemOutput, e.ItemIndex, strconv.Itoa(e.Number))
 }
 
 // fail fails an attempt that has succeeded: it did not leave what it should.
 func (e *attemptEnd) fail(message string) {
 	step := ""
-	if n := len(e.attempt.Steps); n > 0 {
-		step = e.attempt.Steps[n-1].Label(n - 1)
+	if n := len(e.Steps); n > 0 {
+		step = e.Steps[n-1].Label(n - 1)
 	}
-	e.outcome.Failure = &agent.Failure{
+	e.Failure = &agent.Failure{
 		Step: step,
 		Failure: retry.Failure{
-			Type: retry.TypeMissingOutput, Message: message, ExitCode: e.outcome.ExitCode,
+			Type: retry.TypeMissingOutput, Message: message, ExitCode: e.ExitCode,
 			Exact: true,
 		},
 	}
@@ -104,17 +104,17 @@ func (e *attemptEnd) fail(message string) {
 // recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number.
 // A stop or an error of prodigy itself is not a failure of the item: the attempt is given back.
 func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
-	a := e.attempt
+	a := e.Attempt
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
 		return j.Record(events.AgentLost{
 			AttemptID: a.AttemptID(), Place: lost.Place, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut,
 			Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
-	if j.Skips[a.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
+	if j.Skips[a.ItemIndex] != "" && (e.err != nil || e.Failure != nil) {
 		return j.recordSkipped(events.AgentFailed{
-			AttemptID: a.AttemptID(), Worker: a.Worker, Place: e.outcome.Machine(),
-			DurationMS: events.Millis(e.outcome.Duration), Outputs: j.printed.take(a.ID),
+			AttemptID: a.AttemptID(), Worker: a.Worker, Place: e.Machine(),
+			DurationMS: events.Millis(e.Duration), Outputs: j.printed.take(a.ID),
 		})
 	}
 	if e.err != nil {
@@ -123,17 +123,17 @@ func (j *owner) recordOutcome(e *attemptEnd, halted *Result) int64 {
 			reason = halted.Reason
 		}
 		return j.Record(events.AgentInterrupted{
-			AttemptID: a.AttemptID(), Place: e.outcome.Machine(), Reason: reason, Outputs: j.printed.take(a.ID),
+			AttemptID: a.AttemptID(), Place: e.Machine(), Reason: reason, Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
-	if e.outcome.Failure != nil {
+	if e.Failure != nil {
 		return j.recordFailure(e)
 	}
 	return j.recordSuccess(e)
 }
 
 func (j *owner) recordSuccess(e *attemptEnd) int64 {
-	a, o := e.attempt, e.outcome
+	a, o := e.Attempt, e.Outcome
 	wasDead := j.Dead(a.ItemIndex)
 	r := j.Record(events.AgentCompleted{
 		AttemptID: a.AttemptID(), Worker: a.Worker, Place: o.Place, DurationMS: events.Millis(o.Duration),
@@ -147,7 +147,7 @@ func (j *owner) recordSuccess(e *attemptEnd) int64 {
 }
 
 func (j *owner) recordFailure(e *attemptEnd) int64 {
-	a, o, f := e.attempt, e.outcome, e.outcome.Failure
+	a, o, f := e.Attempt, e.Outcome, e.Failure
 	now := time.Now()
 	flight := j.Running[a.ItemIndex]
 	if flight.Resolve != "" { // the conflict stands

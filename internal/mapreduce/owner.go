@@ -139,9 +139,9 @@ type steering struct {
 
 // attemptEnd is how an agent ended.
 type attemptEnd struct {
-	attempt *agent.Attempt
-	outcome agent.Outcome
-	files   reuse.Attempt
+	*agent.Attempt
+	agent.Outcome
+	files reuse.Attempt
 
 	// err is the cause of a stop, or what prodigy itself could not do. Neither is a failure of the item.
 	err error
@@ -296,9 +296,9 @@ func (f *fleetSlots) now() (workers, slots int) {
 
 // mergeEnd is what the merger returns.
 type mergeEnd struct {
-	merged gitspace.Merged
-	err    error
-	took   time.Duration
+	gitspace.Merged
+	err  error
+	took time.Duration
 }
 
 // printed is what the steps of a job print, as the owner of the job keeps it.

@@ -35,7 +35,7 @@ func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m 
 	if err != nil {
 		return Result{}, err
 	}
-	switch f := end.outcome.Failure; {
+	switch f := end.Failure; {
 	case halted != nil && (end.err != nil || j.printed.err != nil):
 		return *halted, nil
 	case j.stopped(end.err):
@@ -48,9 +48,9 @@ func (j *owner) runPhase(ctx context.Context, name string, p *workflow.Phase, m 
 		return Result{State: jobs.Failed, Reason: inPhase(name, f.Message), Failure: f}, nil
 	}
 	if name != "" {
-		j.recordPhaseCompleted(name, end.outcome.Commit)
+		j.recordPhaseCompleted(name, end.Commit)
 	}
-	return Result{State: jobs.Completed, head: end.outcome.Commit}, nil
+	return Result{State: jobs.Completed, head: end.Commit}, nil
 }
 
 func (j *owner) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) agent.Attempt {

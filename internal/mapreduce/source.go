@@ -71,7 +71,7 @@ func (j *owner) feed(produce func(ctx context.Context, give func(offered) bool) 
 func (j *owner) selected() source {
 	todo := j.todo()
 	sel := &selection{
-		job: j, head: j.Head, grown: make(chan struct{}, 1), ended: make(chan struct{}),
+		owner: j, head: j.Head, grown: make(chan struct{}, 1), ended: make(chan struct{}),
 		lead: ahead{items: mostAhead, bytes: mostBytesAhead, moved: make(chan struct{}, 1)},
 	}
 	cutOff := j.workflow.Map.Input.Stdin && j.config.Stdin == nil // the selection of an earlier run cannot be repeated
@@ -126,7 +126,7 @@ func (j *owner) nothingLeft() bool {
 
 // selection is a selection at work: one goroutine records what it chooses, another gives it to the pool.
 type selection struct {
-	job    *owner
+	*owner
 	head   string        // of the job, with workspaces
 	grown  chan struct{} // the store has more; closed when there will be no more
 	lead   ahead
@@ -144,31 +144,31 @@ func (j *owner) whole() bool { return j.workflow.Map.Key.Value != "" || j.reuse 
 // record selects items and records each with the job. When no agent starts before the end, what an earlier run
 // recorded does not count; else it must be what is selected now.
 func (s *selection) record(ctx context.Context) error {
-	whole := s.job.whole()
+	whole := s.whole()
 	if whole {
-		if err := s.job.Store.Clear(); err != nil {
+		if err := s.Store.Clear(); err != nil {
 			return err
 		}
 	}
-	chosen, known := 0, s.job.Store.Len()
-	before := s.job.Store.Cursor()
-	env := s.job.selectionEnv()
+	chosen, known := 0, s.Store.Len()
+	before := s.Store.Cursor()
+	env := s.selectionEnv()
 	env.Warn = func(text string) { s.notes = append(s.notes, text) }
-	if s.job.space != nil { // the items are what setup has left, committed or not
+	if s.space != nil { // the items are what setup has left, committed or not
 		var err error
-		if env.Dir, err = s.job.space.Phase(ctx, s.head); err != nil {
+		if env.Dir, err = s.space.Phase(ctx, s.head); err != nil {
 			return err
 		}
 	}
-	for it, err := range items.Select(ctx, s.job.workflow.Map, env) {
+	for it, err := range items.Select(ctx, s.workflow.Map, env) {
 		if _, empty := errors.AsType[*items.EmptyError](err); empty && known > 0 {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		if s.job.reuse != nil {
-			wanted, err := s.job.reuse.Choose(&it)
+		if s.reuse != nil {
+			wanted, err := s.reuse.Choose(&it)
 			if err != nil {
 				return err
 			}
@@ -177,10 +177,10 @@ func (s *selection) record(ctx context.Context) error {
 			}
 		}
 		if it.Index >= known {
-			if shown := s.job.config.Settings.Mask.JSON(it.Data); !bytes.Equal(shown, it.Data) {
+			if shown := s.config.Settings.Mask.JSON(it.Data); !bytes.Equal(shown, it.Data) {
 				it.Masked = shown
 			}
-			if err := s.job.Store.Append(it); err != nil {
+			if err := s.Store.Append(it); err != nil {
 				return err
 			}
 		} else if old, err := before.Next(); err != nil {
@@ -190,14 +190,14 @@ func (s *selection) record(ctx context.Context) error {
 		}
 		chosen++
 		signal(s.grown)
-		if !whole && !s.lead.wait(ctx, int64(it.Index), s.job.Store.Size()) {
+		if !whole && !s.lead.wait(ctx, int64(it.Index), s.Store.Size()) {
 			return context.Cause(ctx)
 		}
 	}
 	if chosen < known {
 		return errInputChanged
 	}
-	return s.job.Store.Sync()
+	return s.Store.Sync()
 }
 
 func (j *owner) selectionEnv() items.Env {
@@ -259,7 +259,7 @@ func (a *ahead) wait(ctx context.Context, index, size int64) bool {
 
 // give gives the recorded items that are to be started, in order, as far as the selection has come.
 func (s *selection) give(ctx context.Context, todo func(int) bool, give func(offered) bool) error {
-	c := s.job.Store.Cursor()
+	c := s.Store.Cursor()
 	for {
 		for c.More() {
 			s.lead.move(c)
@@ -274,8 +274,8 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(off
 				return err
 			}
 			next := offered{Item: it}
-			if s.job.reuse != nil {
-				if next.reused, next.reason, err = s.job.reuse.Take(it, s.job.place); err != nil {
+			if s.reuse != nil {
+				if next.reused, next.reason, err = s.reuse.Take(it, s.place); err != nil {
 					return err
 				}
 			}

@@ -87,13 +87,13 @@ func (p *pool) restartClocks() {
 // asTimeout makes the end of an attempt that was stopped as a straggler the timeout that it stands for. Its
 // handler does not run any more.
 func (p *pool) asTimeout(e *attemptEnd) {
-	f := p.flights[e.attempt.Token]
+	f := p.flights[e.Token]
 	if _, lost := errors.AsType[*agent.LostError](e.err); e.err == nil || f.slow == nil || lost {
 		return
 	}
 	e.err = nil
-	e.outcome.Duration = time.Since(f.began)
-	e.outcome.Failure = &agent.Failure{
+	e.Duration = time.Since(f.began)
+	e.Failure = &agent.Failure{
 		Failure: retry.Failure{Type: retry.TypeTimeout, Message: f.slow.Error(), TimedOut: true, ExitCode: -1},
 	}
 }

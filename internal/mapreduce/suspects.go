@@ -86,7 +86,7 @@ func (j *owner) setAside(index int, w job.Waiting, message string) {
 	f := retry.Failure{Type: retry.TypeKilledRunner, Message: message, ExitCode: -1}
 	d := j.Policy.Decide(errorpolicy.Outcome{Failure: f, Retry: w.Retry}, now,
 		retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
-	failed := events.AgentFailed{AttemptID: events.AttemptID{ItemID: w.ID, ItemIndex: index, Attempt: w.Number}}
+	failed := events.AgentFailed{AttemptID: j.notRun(w.ID, index)}
 	if j.workflow.ErrorPolicy.OnItemFailure.Kind == errorpolicy.Custom {
 		failed.Reason = "its handler is not run for an item that kills prodigy"
 	}

@@ -28,7 +28,7 @@ type Receiver interface{ Receive(Entry) }
 // methods may be called from several goroutines at once. The zero Recorder keeps nothing, nor does a nil one.
 type Recorder struct {
 	Source Source
-	Policy Policy // without Keep nothing is kept
+	Policy // without Keep nothing is kept
 	To     Receiver
 
 	mu sync.Mutex
@@ -52,7 +52,7 @@ type Recorder struct {
 
 // Write adds what the command printed to a stream. It copies p.
 func (r *Recorder) Write(s Stream, p []byte) {
-	if r == nil || r.To == nil || r.Policy.Keep == "" || r.Policy.Keep == None || len(p) == 0 {
+	if r == nil || r.To == nil || r.Keep == "" || r.Keep == None || len(p) == 0 {
 		return
 	}
 	r.mu.Lock()
@@ -71,7 +71,7 @@ func (r *Recorder) Write(s Stream, p []byte) {
 	if r.partial[s] = append(r.partial[s], p...); len(r.partial[s]) > maxPartial {
 		r.takePartial(s)
 	}
-	if r.timer == nil && r.Policy.Keep == All {
+	if r.timer == nil && r.Keep == All {
 		r.timer = time.AfterFunc(flushFirst, r.tick)
 	}
 }
@@ -92,12 +92,12 @@ func (r *Recorder) take(s Stream, p []byte) {
 		r.head += n
 		r.all += int64(n)
 		p = p[n:]
-		if r.size >= maxEntry && r.Policy.Keep == All { // else it is divided when the command has failed
+		if r.size >= maxEntry && r.Keep == All { // else it is divided when the command has failed
 			r.flush()
 		}
 	}
 	if len(p) > 0 {
-		r.tail.limit = int(r.Policy.PerStep) - r.limit()
+		r.tail.limit = int(r.PerStep) - r.limit()
 		r.tail.add(s, p)
 		r.all += int64(len(p))
 	}
@@ -105,7 +105,7 @@ func (r *Recorder) take(s Stream, p []byte) {
 
 // limit is how many bytes are passed on for good while the command runs. What follows is held back, since its
 // beginning may have to go.
-func (r *Recorder) limit() int { return int(r.Policy.PerStep) / 2 }
+func (r *Recorder) limit() int { return int(r.PerStep) / 2 }
 
 // tick passes on what is pending of a command that goes on.
 func (r *Recorder) tick() {
@@ -149,7 +149,7 @@ func (r *Recorder) Close(end End) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	if r.at.IsZero() && !r.sent || r.Policy.Keep == Failed && !end.Failed && !end.Stopped {
+	if r.at.IsZero() && !r.sent || r.Keep == Failed && !end.Failed && !end.Stopped {
 		return
 	}
 	r.takePartial(Stdout)

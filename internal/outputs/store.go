@@ -54,8 +54,8 @@ type Options struct {
 // Store is the outputs of one job. What is appended is written at once, so that it survives the end of
 // prodigy; a file is synced when it is full and when the store is closed. It belongs to one goroutine.
 type Store struct {
-	dir     string
-	options Options
+	Options
+	dir string
 	// file is nil as long as nothing has been appended to it.
 	file *os.File
 	path string
@@ -73,7 +73,7 @@ type Store struct {
 func Open(dir string, o Options) (*Store, error) {
 	o.FileSize = cmp.Or(o.FileSize, fileSize)
 	o.PerStep = cmp.Or(o.PerStep, defaultPerStep)
-	s := &Store{dir: dir, options: o}
+	s := &Store{dir: dir, Options: o}
 	files, err := list(dir)
 	if err == nil {
 		err = jobs.RemoveTemporary(dir, prefix)
@@ -159,7 +159,7 @@ func (s *Store) Position() int64 {
 // Granted returns what may still be kept of steps that begin now.
 func (s *Store) Granted(keep Keep) Keep {
 	switch at := s.Position(); {
-	case at >= int64(s.options.PerJob):
+	case at >= int64(s.PerJob):
 		return None
 	case at >= s.soft() && keep == All:
 		return Failed
@@ -168,7 +168,7 @@ func (s *Store) Granted(keep Keep) Keep {
 }
 
 // soft is from where on only what failed is kept.
-func (s *Store) soft() int64 { return int64(s.options.PerJob) / 10 * 9 }
+func (s *Store) soft() int64 { return int64(s.PerJob) / 10 * 9 }
 
 // Append writes e and returns where it stands. Beyond the bound of the job nothing is written, and the Span
 // is none, as it is of a provisional entry.
@@ -186,7 +186,7 @@ func (s *Store) Append(e Entry) (Span, error) {
 // append writes an entry unless the job has used up its room, and returns where it is.
 func (s *Store) append(e Entry) (Span, error) {
 	before := s.Position()
-	if before >= int64(s.options.PerJob) {
+	if before >= int64(s.PerJob) {
 		return Span{}, nil
 	}
 	at, err := s.write(e)
@@ -197,7 +197,7 @@ func (s *Store) append(e Entry) (Span, error) {
 	if before < s.soft() && after >= s.soft() {
 		limit = Failed
 	}
-	if after >= int64(s.options.PerJob) {
+	if after >= int64(s.PerJob) {
 		limit = None
 	}
 	if limit != "" {
@@ -207,7 +207,7 @@ func (s *Store) append(e Entry) (Span, error) {
 }
 
 func (s *Store) write(e Entry) (Span, error) {
-	if s.size >= s.options.FileSize {
+	if s.size >= s.FileSize {
 		s.rotate()
 	}
 	if s.file == nil {
@@ -246,7 +246,7 @@ func (s *Store) create() (err error) {
 
 // rotate leaves a file that is full, and has it compressed.
 func (s *Store) rotate() {
-	f, path, sync := s.file, s.path, !s.options.NoSync
+	f, path, sync := s.file, s.path, !s.NoSync
 	s.file = nil
 	if f == nil {
 		return
@@ -278,7 +278,7 @@ func (s *Store) Close() error {
 	}
 	var err error
 	if s.file != nil {
-		err = finish(s.file, !s.options.NoSync)
+		err = finish(s.file, !s.NoSync)
 		s.file = nil
 	}
 	if err = errors.Join(err, s.packing.Wait()); err != nil {

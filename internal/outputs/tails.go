@@ -48,7 +48,7 @@ func listTails(dir string) ([]string, error) {
 
 // appendTail writes a provisional entry.
 func (s *Store) appendTail(e Entry) error {
-	if s.Position() >= int64(s.options.PerJob) {
+	if s.Position() >= int64(s.PerJob) {
 		return nil
 	}
 	t := s.tails[e.Source]
@@ -60,7 +60,7 @@ func (s *Store) appendTail(e Entry) error {
 		}
 		s.tails[e.Source] = t
 	}
-	if t.size >= int64(s.options.PerStep)/2 {
+	if t.size >= int64(s.PerStep)/2 {
 		t.generation++
 		t.size = 0
 		// where somebody reads it that may fail; then it stays until the next run
