@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/term"
 )
 
 // newPauseCommand makes the command that holds a running job where it is. Its process stays, and continue ends the
@@ -146,7 +144,7 @@ func newSteerItemsCommand(con *console, verb job.Verb, cmd *cobra.Command) *cobr
 	})
 }
 
-// steerItems asks a job for something about items.
+// steerItems asks a job for something about items. Of a job that does not run it records which are to be skipped.
 func steerItems(ctx context.Context, con *console, place jobs.Job, verb job.Verb, named []string) (err error) {
 	stands := checkRunning(place, verb)
 	last := lastOf(place).State
@@ -158,7 +156,15 @@ func steerItems(ctx context.Context, con *console, place jobs.Job, verb job.Verb
 		return err
 	}
 	if stands != nil {
-		return skipStanding(con, place, r)
+		r.By = userName()
+		c := idleConfig()
+		con.hideSecretsOf(place)
+		c.Settings = con.secrets.Settings
+		answer, err := mapreduce.Skip(c, place, r)
+		if err = tellAnswer(con, place, answer, err); err == nil {
+			con.next(resumeCommand(place, ""))
+		}
+		return err
 	}
 	for all := r.Items; ; {
 		r.Items = all[:min(len(all), itemsInRequest)]
@@ -171,23 +177,6 @@ func steerItems(ctx context.Context, con *console, place jobs.Job, verb job.Verb
 
 // itemsInRequest is how many items of any names fit in a request.
 const itemsInRequest = 4_000
-
-// skipStanding records that items of a job that does not run are to be skipped.
-func skipStanding(con *console, place jobs.Job, r job.Request) error {
-	r.By = userName()
-	c := idleConfig()
-	con.hideSecretsOf(place)
-	c.Settings = con.secrets.Settings
-	answer, err := mapreduce.Skip(c, place, r)
-	switch {
-	case err != nil:
-		return fmt.Errorf("job %s: %w", place.ID, err)
-	case !answer.Done:
-		return refusef("job %s: %s", place.ID, term.Visible(answer.Text))
-	}
-	con.sayf("job %s: %s\nnext: %s", place.ID, term.Visible(answer.Text), resumeCommand(place, ""))
-	return nil
-}
 
 // itemsNamed finds the items of a job that are named by their ids or labels.
 func itemsNamed(place jobs.Job, named []string) ([]job.Item, error) {

@@ -94,18 +94,6 @@ type diffList struct {
 	job jobs.Job
 }
 
-// listsOf returns the lists of a diff in the order in which they are printed, the worst news first.
-func listsOf(both [2]jobs.Job, d reuse.Diff) []diffList {
-	return []diffList{
-		{"newly failing", d.Failing, both[1]},
-		{"fixed", d.Fixed, both[1]},
-		{"changed output", d.Output, both[1]},
-		{"slower", d.Slower, both[1]},
-		{"new", d.New, both[1]},
-		{"gone", d.Gone, both[0]},
-	}
-}
-
 // diffShown is how many items of a list are printed.
 const diffShown = 10
 
@@ -113,7 +101,14 @@ const diffShown = 10
 // the secrets of the later job.
 func (o *diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error {
 	var b strings.Builder
-	lists := listsOf(both, d)
+	lists := []diffList{ // the worst news first
+		{"newly failing", d.Failing, both[1]},
+		{"fixed", d.Fixed, both[1]},
+		{"changed output", d.Output, both[1]},
+		{"slower", d.Slower, both[1]},
+		{"new", d.New, both[1]},
+		{"gone", d.Gone, both[0]},
+	}
 	begin, item, inMarkdown := "%s:\n", "  %s\n", strings.NewReplacer()
 	if con.format == asMarkdown {
 		fmt.Fprintf(&b, "### prodigy diff %s %s\n\n| items | |\n| ---: | --- |\n", d.Before, d.After)

@@ -107,9 +107,6 @@ func (o *dlqListOptions) run(_ context.Context, con *console, job jobs.Job) erro
 // letterColumns are what is shown of a dead letter. For programs, data and failure history are JSON in one cell each.
 func letterColumns(names itemLabels) []term.Column[dlq.Entry] {
 	label := func(e dlq.Entry) string { return cmp.Or(names.label(e.ItemID, e.Item), "-") }
-	last := func(of func(dlq.Failure) any) func(dlq.Entry) any {
-		return func(e dlq.Entry) any { return of(e.Last()) }
-	}
 	return []term.Column[dlq.Entry]{
 		{Key: "item_id", Head: "ITEM", Cell: func(e dlq.Entry) string { return e.ItemID }, Limit: 40},
 		{Key: "item_index"},
@@ -123,15 +120,15 @@ func letterColumns(names itemLabels) []term.Column[dlq.Entry] {
 		},
 		{Key: "retry_count"},
 		{
-			Key: "error_type", Value: last(func(f dlq.Failure) any { return f.ErrorType }),
+			Key: "error_type", Value: func(e dlq.Entry) any { return e.Last().ErrorType },
 			Head: "TYPE",
 		},
-		{Key: "exit_code", Value: last(func(f dlq.Failure) any { return f.ExitCode })},
+		{Key: "exit_code", Value: func(e dlq.Entry) any { return e.Last().ExitCode }},
 		{
-			Key: "step", Value: last(func(f dlq.Failure) any { return f.Step }),
+			Key: "step", Value: func(e dlq.Entry) any { return e.Last().Step },
 			Head: "STEP", Cell: func(e dlq.Entry) string { return cmp.Or(e.Last().Step, "-") }, Limit: 30, Drop: 5,
 		},
-		{Key: "message", Value: last(func(f dlq.Failure) any { return f.Message })},
+		{Key: "message", Value: func(e dlq.Entry) any { return e.Last().Message }},
 		{Key: "error_signature"},
 		{
 			Key: "reprocess_eligible", Head: "ELIGIBLE", Drop: 4,
@@ -326,33 +323,37 @@ type dlqEvictOptions struct {
 // newDLQClearCommand returns the command that deletes dead letters of a job, which must be named: latest is too easily
 // another one than was meant.
 func newDLQClearCommand(con *console) *cobra.Command {
-	cmd := newDLQEvictCommand(con, "clear <job>", "Delete the dead letters of a job")
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && !cmd.Flags().Changed("job-id") {
-			return usagef("<job> is required")
-		}
-		return nil
-	}
-	return cmd
+	return newDLQEvictCommand(con, &cobra.Command{
+		Use:   "clear <job>",
+		Short: "Delete the dead letters of a job",
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && !cmd.Flags().Changed("job-id") {
+				return usagef("<job> is required")
+			}
+			return nil
+		},
+	})
 }
 
 // newDLQPurgeCommand returns clear by its former name for --older-than, without which it deletes nothing.
 func newDLQPurgeCommand(con *console) *cobra.Command {
-	cmd := newDLQEvictCommand(con, "purge [job]", "Delete old dead letters")
-	cmd.Hidden = true
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if !cmd.Flags().Changed("older-than") {
-			return usagef("--older-than is required, for example 30d")
-		}
-		return nil
-	}
-	return cmd
+	return newDLQEvictCommand(con, &cobra.Command{
+		Use:    "purge [job]",
+		Short:  "Delete old dead letters",
+		Hidden: true,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("older-than") {
+				return usagef("--older-than is required, for example 30d")
+			}
+			return nil
+		},
+	})
 }
 
-// newDLQEvictCommand returns a command that deletes dead letters.
-func newDLQEvictCommand(con *console, use, short string) *cobra.Command {
+// newDLQEvictCommand completes a command that deletes dead letters.
+func newDLQEvictCommand(con *console, cmd *cobra.Command) *cobra.Command {
 	var o dlqEvictOptions
-	cmd := onJob(con, &cobra.Command{Use: use, Short: short}, o.run)
+	onJob(con, cmd, o.run)
 	addFormat(con, cmd, term.JSON)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt")
 	cmd.Flags().Var(durationFlag(&o.older), "older-than", "only dead letters older than this, such as 30d")

@@ -223,16 +223,12 @@ func mapped[A, B any](all iter.Seq2[A, error], read func(A) (B, error)) iter.Seq
 }
 
 // eventColumns are the fields that all events have, the item and agent, and the other fields as one JSON object.
-var eventColumns = []term.Column[view.EventLine]{
-	{Key: "seq"},
-	{Key: "time"},
-	{Key: "job_id"},
-	{Key: "correlation_id"},
-	{Key: "type"},
-	{Key: "item_id", Value: func(e view.EventLine) any { return e.Text("item_id") }},
-	{Key: "agent_id", Value: func(e view.EventLine) any { return e.Text("agent_id") }},
-	{Key: "fields", Value: func(e view.EventLine) any { return e.Rest("item_id", "agent_id") }},
-}
+var eventColumns = append(term.Fields[view.EventLine]("seq", "time", "job_id", "correlation_id", "type"),
+	[]term.Column[view.EventLine]{
+		{Key: "item_id", Value: func(e view.EventLine) any { return e.Text("item_id") }},
+		{Key: "agent_id", Value: func(e view.EventLine) any { return e.Text("agent_id") }},
+		{Key: "fields", Value: func(e view.EventLine) any { return e.Rest("item_id", "agent_id") }},
+	}...)
 
 // newEventsSearchCommand returns the command that prints the events that contain a text. It is hidden, since ls has
 // --search.
@@ -331,7 +327,7 @@ func (o *eventsOptions) stats(_ context.Context, con *console, job jobs.Job) err
 		return json.NewEncoder(con.out).Encode(s)
 	case term.CSV:
 		_, err := term.Rows[view.StatRow]{
-			Format: term.CSV, Columns: []term.Column[view.StatRow]{{Key: "name"}, {Key: "key"}, {Key: "value"}},
+			Format: term.CSV, Columns: term.Fields[view.StatRow]("name", "key", "value"),
 		}.Print(con.text(), term.Each(rows))
 		return err
 	}

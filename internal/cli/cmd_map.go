@@ -365,7 +365,15 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 		_, err := con.out.Write(source)
 		return err
 	}
-	if err := createWhole(o.save, source); err != nil {
+	file, err := os.OpenFile(o.save, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return refusef("%s already exists and is not overwritten: remove it, or choose another file", o.save)
+	}
+	if err != nil {
+		return refusef("%w", err)
+	}
+	_, err = file.Write(source)
+	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	line := fmt.Sprintf("prodigy run %s --%s", quoted(o.save), o.echo.mode())
@@ -377,19 +385,6 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 	}
 	con.sayf("written; to run it: %s", line)
 	return nil
-}
-
-// createWhole makes a file. One that is there already is left as it is.
-func createWhole(path string, content []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if errors.Is(err, fs.ErrExist) {
-		return refusef("%s already exists and is not overwritten: remove it, or choose another file", path)
-	}
-	if err != nil {
-		return refusef("%w", err)
-	}
-	_, err = file.Write(content)
-	return errors.Join(err, file.Close())
 }
 
 // printCommands prints the command of each item.

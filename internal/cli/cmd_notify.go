@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/settings"
 	"prodigy/internal/telemetry"
 	"prodigy/internal/term"
+	"prodigy/internal/workflow"
 )
 
 // notifyOptions are the flags of notify.
@@ -75,12 +76,9 @@ func (o notifyOptions) run(ctx context.Context, con *console, job jobs.Job) erro
 	if err != nil {
 		return err
 	}
-	con.hide(found.Mask)
-	targets, err := telemetry.Resolve(w, found, meta.Dir, os.Environ())
-	if err != nil {
-		return err
-	}
-	return o.report(con, func(told func(telemetry.Outcome)) error { return telemetry.Again(ctx, job, w.Name, targets, told) })
+	return report(con, w, found, meta.Dir, func(to []telemetry.Target, told func(telemetry.Outcome)) error {
+		return telemetry.Again(ctx, job, w.Name, to, told)
+	})
 }
 
 // sendTest sends a message to each receiver of a workflow file, which needs no job.
@@ -89,21 +87,25 @@ func (o notifyOptions) sendTest(ctx context.Context, con *console) error {
 	if err != nil {
 		return err
 	}
-	con.hide(w.settings.Mask)
-	targets, err := telemetry.Resolve(w.Workflow, w.settings, w.dir, os.Environ())
+	return report(con, w.Workflow, w.settings, w.dir, func(to []telemetry.Target, told func(telemetry.Outcome)) error {
+		if len(to) == 0 {
+			return refusef("%s has no notify: no receivers", o.test)
+		}
+		return telemetry.Try(ctx, w.Name, to, told)
+	})
+}
+
+// report prints how the messages ended that send sends to the receivers of a workflow.
+func report(con *console, w *workflow.Workflow, s settings.Settings, dir string,
+	send func(to []telemetry.Target, told func(telemetry.Outcome)) error,
+) error {
+	con.hide(s.Mask)
+	targets, err := telemetry.Resolve(w, s, dir, os.Environ())
 	if err != nil {
 		return err
 	}
-	if len(targets) == 0 {
-		return refusef("%s has no notify: no receivers", o.test)
-	}
-	return o.report(con, func(told func(telemetry.Outcome)) error { return telemetry.Try(ctx, w.Name, targets, told) })
-}
-
-// report prints how the messages that do sends ended.
-func (o notifyOptions) report(con *console, do func(told func(telemetry.Outcome)) error) error {
 	outcomes, failed := []telemetry.Outcome{}, false
-	err := do(func(out telemetry.Outcome) {
+	err = send(targets, func(out telemetry.Outcome) {
 		outcomes = append(outcomes, out)
 		end := "delivered"
 		if out.Error != "" {

@@ -93,11 +93,13 @@ func (o *resultsOptions) run(_ context.Context, con *console, place jobs.Job, it
 	default:
 		names := labelsInStore(place)
 		defer check.Quietly(names.Close)
-		label := term.Column[term.Line]{Key: "label", Value: func(line term.Line) any {
-			row, _ := readResult(line)
-			return names.Label(row.Index)
-		}}
-		_, err = term.Rows[term.Line]{Format: o.format, Columns: append(resultColumns, label)}.Print(out, lines)
+		columns := append(term.Fields[term.Line]("item_id", "index", "status", "output", "exit_code", "duration_ms",
+			"attempt", "captured", "error_type", "outcome", "session_id"),
+			term.Column[term.Line]{Key: "label", Value: func(line term.Line) any {
+				row, _ := readResult(line)
+				return names.Label(row.Index)
+			}})
+		_, err = term.Rows[term.Line]{Format: o.format, Columns: columns}.Print(out, lines)
 	}
 	if errors.Is(err, job.ErrNoItems) {
 		return refusef("job %s has no items, so it has no results; 'prodigy logs%s' shows the output of its steps",
@@ -138,21 +140,6 @@ func (o resultsOptions) wants(line term.Line, itemID string) bool {
 	}
 	row, err := readResult(line)
 	return err != nil || (o.status == anyStatus || row.Status == o.status) && (itemID == "" || row.ItemID == itemID)
-}
-
-// resultColumns are the fields of a result in csv and tsv.
-var resultColumns = []term.Column[term.Line]{
-	{Key: "item_id"},
-	{Key: "index"},
-	{Key: "status"},
-	{Key: "output"},
-	{Key: "exit_code"},
-	{Key: "duration_ms"},
-	{Key: "attempt"},
-	{Key: "captured"},
-	{Key: "error_type"},
-	{Key: "outcome"},
-	{Key: "session_id"},
 }
 
 // readResult reads a row of the results.

@@ -62,7 +62,13 @@ Exit codes are those of run; 0 if the job had already completed.`,
 // runResume continues a job. A completed one is left alone: only its results are brought up to date, and its outcome
 // is printed again. With another workflow file it is opened all the same, since the file may have more to do.
 func runResume(ctx context.Context, con *console, place jobs.Job, o resumeOptions) error {
-	earlier, completed, err := completedBefore(place)
+	last, err := job.LastOf(place)
+	var earlier job.Summary
+	if err == nil && last.State == jobs.Completed {
+		// The whole log is read, so that a resume reports damage to it.
+		earlier, err = job.SummarizeAnd(place, func(events.Record) {})
+	}
+	completed := earlier.State == jobs.Completed
 	switch {
 	case err != nil:
 		return err
@@ -85,16 +91,6 @@ func runResume(ctx context.Context, con *console, place jobs.Job, o resumeOption
 			c.Force, c.Accept = o.force, o.accept
 			return mapreduce.Resume(ctx, c, place)
 		})
-}
-
-// completedBefore reports whether the job has completed, and returns its summary if so.
-func completedBefore(place jobs.Job) (job.Summary, bool, error) {
-	if last, err := job.LastOf(place); err != nil || last.State != jobs.Completed {
-		return job.Summary{}, false, err
-	}
-	// The whole log is read, so that a resume reports damage to it.
-	s, err := job.SummarizeAnd(place, func(events.Record) {})
-	return s, s.State == jobs.Completed, err
 }
 
 // nothingDone reports that the job had already completed.

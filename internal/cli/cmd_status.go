@@ -83,25 +83,20 @@ func (o *statusOptions) run(ctx context.Context, con *console, place jobs.Job) e
 	}
 	s.print(con.lines(), time.Now())
 	con.lines().Printf("log: %s", place.EventsDir())
-	b := seen.Budget()
+	b, m := seen.Budget(), s.Metrics
+	notSelected := s.State == jobs.Failed && s.Phase == "map" && !s.Complete &&
+		m.Successful+m.Failed+m.Skipped+m.Rejected == 0
 	switch {
-	case s.notSelected() && !lastOf(place).InputGone:
+	case notSelected && !lastOf(place).InputGone:
 		fix, next := mend(place)
 		con.say().Print(fix)
 		con.next(next...)
 	case s.State == jobs.Failed && b != nil:
 		con.next(resumeWithMore(place, *b))
 	case s.State != jobs.Running:
-		con.next(nextCommands(place, s.State == jobs.Completed, s.ReduceStale, s.Metrics.Skipped)...)
+		con.next(nextCommands(place, s.State == jobs.Completed, s.ReduceStale, m.Skipped)...)
 	}
 	return status(code)
-}
-
-// notSelected reports whether the job failed because its items could not be selected.
-func (d details) notSelected() bool {
-	m := d.Metrics
-	return d.State == jobs.Failed && d.Phase == "map" && !d.Complete &&
-		m.Successful+m.Failed+m.Skipped+m.Rejected == 0
 }
 
 // details is what status prints of a job as JSON.

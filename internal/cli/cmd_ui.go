@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/check"
 	"prodigy/internal/items"
@@ -100,14 +99,13 @@ func (o *uiOptions) run(ctx context.Context, con *console, _ []string) error {
 	}
 	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
 	con.sayf("Open this address in a browser. Ctrl-C stops the server.")
-	var commands errgroup.Group // they outlive the server, so nobody waits for them
 	pages := web.Server{
 		Limits: web.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
 		ReadOnly: o.readOnly, Dirs: o.all, Data: web.Data{
 			Jobs: home.List, Find: home.Find, Summary: job.Summarize, Explain: explainItem, Items: itemsShown,
 			Report: makeReport, Advice: adviceOf,
 			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) web.Labels { return labelsInStore(j) },
-			Start: func(j jobs.Job, a web.Action) error { return startCommand(&commands, home, j, a) },
+			Start: func(j jobs.Job, a web.Action) error { return startCommand(home, j, a) },
 		},
 	}
 	return untilSignal(ctx, func(ctx context.Context) error { return pages.Serve(ctx, listener) })
@@ -186,7 +184,7 @@ const settled = time.Second
 
 // startCommand starts the command of an action as a process that outlives the server, in the directory of the job. What
 // it prints is kept with the job. It returns an error if the command is refused or fails right away.
-func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a web.Action) error {
+func startCommand(home jobs.Home, job jobs.Job, a web.Action) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -214,13 +212,12 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a web.Action)
 		return errors.Join(err, out.Close())
 	}
 	ended := make(chan error, 1)
-	g.Go(func() error {
+	go func() { // the command outlives the server, so nobody waits for it
 		failed := cmd.Wait()
 		_ = os.Remove(a.File)
-		err := errors.Join(web.EndStarted(out, endText(cmd.ProcessState)), out.Close())
+		_ = errors.Join(web.EndStarted(out, endText(cmd.ProcessState)), out.Close())
 		ended <- failed
-		return err
-	})
+	}()
 	select {
 	case failed := <-ended:
 		if code := cmd.ProcessState.ExitCode(); failed != nil && (code == exitUsage || code == exitFailed) {

@@ -329,49 +329,47 @@ func (o fleetOptions) check(con *console, w *workflow.Workflow, quiet bool) erro
 // work runs a job: mapreduce.Run, Resume or RetryDead with their arguments bound.
 type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error)
 
-// on returns do for a job on the fleet, if one is wanted.
-func (o fleetOptions) on(con *console, w *workflow.Workflow, do work) work {
+// run does the work of a job, on the fleet if one is wanted.
+func (o fleetOptions) run(ctx context.Context, con *console, w *workflow.Workflow, c mapreduce.Config, do work) (
+	mapreduce.Result, error,
+) {
 	if !o.wanted() {
-		return func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-			c.Abandon = o.url == noFleet
-			return do(ctx, c)
-		}
+		c.Abandon = o.url == noFleet
+		return do(ctx, c)
 	}
-	return func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-		layers, err := presetTexts(c.Home, w)
-		if err != nil {
-			return mapreduce.Result{}, err
-		}
-		var files []string
-		for _, pattern := range w.Map.Files {
-			files = append(files, pattern.Value)
-		}
-		coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
-			Address: o.found, Version: c.Version, Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w),
-			Programs: c.Agents.Programs(w, c.Claude, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards,
-			Dir:    c.Dir,
-			Agents: c.Agents != nil, Layers: layers, Claude: c.Claude, Files: files, Produces: w.Map.Produces,
-			Ended: endedIn(c.Home),
-		})
-		if err != nil {
-			return mapreduce.Result{}, err
-		}
-		notify := c.Notice
-		// as workers say it, to compare
-		coordinator.Notify(func(text string) { notify(time.Now().Format(time.TimeOnly) + " " + text) })
-		stop, abort := context.WithCancelCause(c.Stop)
-		defer abort(nil)
-		coordinator.OnAbort(abort)
-		c.Stop = stop
-		observe := c.Observe
-		c.Executor, c.OnFleet, c.Broker = coordinator.Executor, true, fleet.ShownURL(o.found.URL)
-		c.Observe = func(records []events.Record) {
-			coordinator.Persisted(records)
-			observe(records)
-		}
-		r, err := do(ctx, c)
-		return r, errors.Join(err, coordinator.Close())
+	layers, err := presetTexts(c.Home, w)
+	if err != nil {
+		return mapreduce.Result{}, err
 	}
+	var files []string
+	for _, pattern := range w.Map.Files {
+		files = append(files, pattern.Value)
+	}
+	coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
+		Address: o.found, Version: c.Version, Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w),
+		Programs: c.Agents.Programs(w, c.Claude, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards,
+		Dir:    c.Dir,
+		Agents: c.Agents != nil, Layers: layers, Claude: c.Claude, Files: files, Produces: w.Map.Produces,
+		Ended: endedIn(c.Home),
+	})
+	if err != nil {
+		return mapreduce.Result{}, err
+	}
+	notify := c.Notice
+	// as workers say it, to compare
+	coordinator.Notify(func(text string) { notify(time.Now().Format(time.TimeOnly) + " " + text) })
+	stop, abort := context.WithCancelCause(c.Stop)
+	defer abort(nil)
+	coordinator.OnAbort(abort)
+	c.Stop = stop
+	observe := c.Observe
+	c.Executor, c.OnFleet, c.Broker = coordinator.Executor, true, fleet.ShownURL(o.found.URL)
+	c.Observe = func(records []events.Record) {
+		coordinator.Persisted(records)
+		observe(records)
+	}
+	r, err := do(ctx, c)
+	return r, errors.Join(err, coordinator.Close())
 }
 
 // sayer returns a function that prints lines about what a worker or broker does.

@@ -78,6 +78,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		options:  o,
 		workflow: w,
 		results:  con.out,
+		con:      con,
 		screen:   newJobScreen(con.err, con.live && con.format != term.JSON, con.size),
 		lines:    newProgress(con, w),
 		job:      view.Resumed(errorpolicy.Metrics{}),
@@ -91,13 +92,17 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	if o.quiet || con.format == term.JSON {
 		p.results = io.Discard
 	}
-	p.con = con
 	p.named = sync.OnceValue(func() string { return named(p.job.ID) })
 	p.conversation = sync.OnceValue(func() func(outputs.Entry) outputs.Entry {
 		place, _ := findJob(jobName{id: p.job.ID, all: true})
 		return outputs.Rendering(conversations(place))
 	})
-	p.showItems(o)
+	if mode := o.echo.mode(); mode != "" {
+		if mode != term.Grouped {
+			p.screen.Live = false // what comes at any time would be written into the live lines
+		}
+		p.echo, p.ofCommands = term.NewEcho(mode, o.keepOrder, con.out, con.raw), true
+	}
 	return p
 }
 
@@ -263,8 +268,11 @@ func (p *printer) print(r events.Record) {
 			p.say(r, fmt.Sprintf("step %s failed: %s; action %s", e.Step, view.CauseText(e.ErrorType, e.Error),
 				e.Action))
 		}
-	case events.AgentFailed:
-		p.agentFailed(e)
+	case events.AgentFailed: // one that is retried is not printed
+		if !e.Action.RunsAgain() && collectionOf(p.workflow) == errorpolicy.Immediate {
+			p.log(events.Bad, "%s (action %s)", describe(e, ""), e.Action)
+			printEvidence(p.above(), e, p.named())
+		}
 	case events.ErrorBatch:
 		p.batch(e)
 	case events.BudgetReached, events.QuotaResumed, events.StartsHeld, events.StartsAllowed, events.PauseRequested, events.ContinueRequested,
@@ -450,16 +458,6 @@ func (p *printer) result(phase, output string) {
 	_, _ = fmt.Fprintln(p.results, output)
 }
 
-// agentFailed prints a failure as it happens, if the workflow collects errors so. Those that are retried are not
-// printed.
-func (p *printer) agentFailed(e events.AgentFailed) {
-	if e.Action.RunsAgain() || collectionOf(p.workflow) != errorpolicy.Immediate {
-		return
-	}
-	p.log(events.Bad, "%s (action %s)", describe(e, ""), e.Action)
-	printEvidence(p.above(), e, p.named())
-}
-
 // batch prints the failures of a full batch, each in a line.
 func (p *printer) batch(e events.ErrorBatch) {
 	p.log(events.Bad, "%s failed:", check.Counted(e.Size, "item"))
@@ -468,18 +466,6 @@ func (p *printer) batch(e events.ErrorBatch) {
 	}
 	p.printf("    full output of one: prodigy events ls%s %s --event-type AgentFailed --json\n", p.named(),
 		quoted(e.Errors[0].ItemID))
-}
-
-// showItems makes p show what the commands of items print, if o asks for that.
-func (p *printer) showItems(o jobOptions) {
-	mode := o.echo.mode()
-	if mode == "" {
-		return
-	}
-	if mode != term.Grouped {
-		p.screen.Live = false // what comes at any time would be written into the live lines
-	}
-	p.echo, p.ofCommands = term.NewEcho(mode, o.keepOrder, p.con.out, p.con.raw), true
 }
 
 // Command implements agent.Echo.

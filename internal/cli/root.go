@@ -62,14 +62,21 @@ func newRootCommand(con *console) *cobra.Command {
 		addFirstLevel(con, root, i)
 	}
 	root.SetCompletionCommandGroupID(groupAdmin)
-	addVersionFlag(con, root)
+	version := root.Flags().Bool("version", false, "print the version")
+	help := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *version {
+			return runVersion(con)
+		}
+		return help(cmd, args)
+	}
 	root.InitDefaultCompletionCmd("completion")
 	completion, _, _ := root.Find([]string{"completion"})
 	completion.Args, completion.RunE = unknownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SetHelpCommandGroupID(groupAdmin)
 	root.InitDefaultHelpCmd()
-	help, _, _ := root.Find([]string{"help"})
-	help.Run, help.RunE = nil, runHelp
+	helpCommand, _, _ := root.Find([]string{"help"})
+	helpCommand.Run, helpCommand.RunE = nil, runHelp
 	return root
 }
 
@@ -95,18 +102,6 @@ func addFirstLevel(con *console, root *cobra.Command, row int) {
 		root.AddGroup(&cobra.Group{ID: c.group, Title: c.group})
 	}
 	root.AddCommand(cmd)
-}
-
-// addVersionFlag adds --version to prodigy itself.
-func addVersionFlag(con *console, root *cobra.Command) {
-	asked := root.Flags().Bool("version", false, "print the version")
-	help := root.RunE
-	root.RunE = func(cmd *cobra.Command, args []string) error {
-		if *asked {
-			return runVersion(con)
-		}
-		return help(cmd, args)
-	}
 }
 
 // newRootCommandFor returns a tree with only the command that args begin with, or the whole tree if they begin with no

@@ -8,11 +8,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -56,23 +56,18 @@ func runWatched(ctx context.Context, c mapreduce.Config, p *printer, do work) (f
 	}
 	keys, endKeys := context.WithCancel(ctx)
 	defer endKeys()
-	var g errgroup.Group
-	g.Go(func() error { p.show(); return nil })
-	g.Go(func() error {
-		asked = relay(signals, finished, p.notices, c.Grace, cancelStop, cancelKill)
-		return nil
-	})
+	var g sync.WaitGroup
+	g.Go(p.show)
+	g.Go(func() { asked = relay(signals, finished, p.notices, c.Grace, cancelStop, cancelKill) })
 	if terminal != nil {
-		g.Go(func() error { p.readKeys(keys, terminal); return nil })
+		g.Go(func() { p.readKeys(keys, terminal) })
 	}
-	result, err := do(kill, c)
+	result, err := p.options.fleet.run(kill, p.con, p.workflow, c, do)
 	outside.Close(kill)
 	close(finished)
 	endKeys()
 	close(p.records)
-	if groupErr := g.Wait(); groupErr != nil {
-		panic("BUG: " + groupErr.Error())
-	}
+	g.Wait()
 	return finishedRun{
 		Result: result, stop: asked, job: p.job, workflow: p.workflow,
 		labels: p.con.labelsOfRun(result.Job, p.workflow),
@@ -168,9 +163,13 @@ func (o jobOptions) runJob(ctx context.Context, con *console, c mapreduce.Config
 	conclude func(*console, finishedRun) error, do work,
 ) error {
 	p := newPrinter(con, o, w)
-	end, err := runWatched(ctx, c, p, o.fleet.on(con, w, do))
-	if err != nil {
-		return o.afterError(con, end, err)
+	end, err := runWatched(ctx, c, p, do)
+	switch {
+	case err == nil:
+	case end.Job.ID == "" || end.State == "": // there was no job yet
+		return err
+	default:
+		return o.printOutcome(con, end, exitCode(err))
 	}
 	if p.ofCommands && p.echo.Failure() != nil && end.State == jobs.Completed {
 		return fmt.Errorf("all items of job %s finished, but some output was not printed: %w", end.Job.ID,
@@ -180,14 +179,6 @@ func (o jobOptions) runJob(ctx context.Context, con *console, c mapreduce.Config
 		err = writeJoblog(end.Job, o.joblog)
 	}
 	return cmp.Or(err, conclude(con, end)) // the summary is printed in any case
-}
-
-// afterError prints the outcome of a job that an error of prodigy itself ended. If there was no job yet it returns err.
-func (o jobOptions) afterError(con *console, end finishedRun, err error) error {
-	if end.Job.ID == "" || end.State == "" {
-		return err
-	}
-	return o.printOutcome(con, end, exitCode(err))
 }
 
 // outside has the outside told what c records, and changes c for that.

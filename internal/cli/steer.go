@@ -123,20 +123,26 @@ func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, 
 		}
 		answer, err = job.Ask(place.ControlSocket(), r)
 	}
-	switch {
-	case errors.Is(err, job.ErrNobody):
+	if errors.Is(err, job.ErrNobody) {
 		return fmt.Errorf("job %s cannot be controlled from here: it was started by an older version, or on "+
 			"another machine", place.ID)
+	}
+	if err := tellAnswer(con, place, answer, err); err != nil || !await || pid == 0 {
+		return err
+	}
+	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, place, pid) })
+}
+
+// tellAnswer prints what a job has done about a request.
+func tellAnswer(con *console, place jobs.Job, answer job.Answer, err error) error {
+	switch {
 	case err != nil:
 		return fmt.Errorf("job %s: %w", place.ID, err)
 	case !answer.Done:
 		return refusef("job %s: %s", place.ID, term.Visible(answer.Text))
 	}
 	con.sayf("job %s: %s", place.ID, term.Visible(answer.Text))
-	if !await || pid == 0 {
-		return nil
-	}
-	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, place, pid) })
+	return nil
 }
 
 // terminate asks a process to stop by a signal. It does nothing if the process has just ended.

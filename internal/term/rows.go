@@ -35,6 +35,15 @@ type Column[T any] struct {
 	Drop  int // on a terminal that is too narrow, columns are left out in this order, but for those with 0
 }
 
+// Fields returns columns for programs with these fields.
+func Fields[T any](keys ...string) []Column[T] {
+	columns := make([]Column[T], len(keys))
+	for i, key := range keys {
+		columns[i].Key = key
+	}
+	return columns
+}
+
 // Rows prints values as a table for people, or in one of the formats for programs. It has the only code that does.
 type Rows[T any] struct {
 	Format  Format
