@@ -300,7 +300,7 @@ func (o simulateOptions) logModel() (simulate.Model, error) {
 	if err != nil {
 		return nil, &job.FilesError{JobID: place.ID, Err: err}
 	}
-	if w.Map != nil && l.Attempts() == 0 {
+	if w.Map != nil && l.Attempts == 0 {
 		return nil, refusef("--like: job %s has no finished attempts to replay", place.ID)
 	}
 	return l, nil

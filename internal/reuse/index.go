@@ -74,18 +74,19 @@ const entrySize = 12*3 + 4 + 4 + 4 + 8 + 4 + 8 + 4
 
 // append writes e to b, in entrySize bytes. decodeEntry reads it.
 func (e entry) append(b []byte) []byte {
+	n := binary.LittleEndian
 	b = append(append(append(b, e.Raw[:]...), e.Data[:]...), e.ID[:]...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(e.Index))
-	b = binary.LittleEndian.AppendUint32(b, uint32(int32(e.Group)))
+	b = n.AppendUint32(b, uint32(e.Index))
+	b = n.AppendUint32(b, uint32(e.Group))
 	var ok uint32
 	if e.OK {
 		ok = 1
 	}
-	b = binary.LittleEndian.AppendUint32(b, ok)
-	b = binary.LittleEndian.AppendUint64(b, uint64(e.Row.Offset))
-	b = binary.LittleEndian.AppendUint32(b, uint32(e.Row.Length))
-	b = binary.LittleEndian.AppendUint64(b, uint64(e.Text.Offset))
-	return binary.LittleEndian.AppendUint32(b, uint32(e.Text.Length))
+	b = n.AppendUint32(b, ok)
+	for _, s := range [...]span{e.Row, e.Text} {
+		b = n.AppendUint32(n.AppendUint64(b, uint64(s.Offset)), uint32(s.Length))
+	}
+	return b
 }
 
 func decodeEntry(b []byte, number int) entry {

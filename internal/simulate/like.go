@@ -27,7 +27,7 @@ type Log struct {
 	// How the tries of steps of an item ended.
 	tries map[tryKey]Outcome
 
-	attempts int
+	Attempts int // at items, that are known
 
 	// How steps of the other phases ended, by phase and label.
 	phases map[string]Outcome
@@ -300,7 +300,7 @@ func (b *logReader) failed(now time.Time, e events.AgentFailed) {
 
 // keep keeps the tries of an attempt that has ended.
 func (b *logReader) keep(item string, a *runningAttempt) {
-	b.attempts++
+	b.Attempts++
 	delete(b.running, item)
 	for _, one := range a.tries {
 		b.tries[tryKey{item, a.number, b.labels[one.at], one.try, one.repeat}] = one.Outcome
@@ -382,6 +382,3 @@ func (l *Log) Conflicts(t agent.SimulatedTry) []string {
 
 // failed reports whether the command failed.
 func (o Outcome) failed() bool { return o.ExitCode != 0 || o.Signal != "" || o.Hangs }
-
-// Attempts returns how many attempts at items the Log knows.
-func (l *Log) Attempts() int { return l.attempts }

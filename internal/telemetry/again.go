@@ -63,12 +63,12 @@ func Again(ctx context.Context, job jobs.Job, name string, targets []Target, tol
 			}
 			l, body, failed := g.encode(job, i, name)
 			if failed != nil {
-				return errors.Join(err, failed, book.close())
+				return errors.Join(err, failed, book.file.Close())
 			}
 			send(l, body)
 		}
 	}
-	return errors.Join(err, book.close())
+	return errors.Join(err, book.file.Close())
 }
 
 // leftOf returns the last lines of the messages that were given up and not sent since, in the order in which that

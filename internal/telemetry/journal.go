@@ -131,6 +131,3 @@ func (j *journal) write(l line) error {
 	j.apply(l)
 	return nil
 }
-
-// close closes the file. Nothing may be written any more.
-func (j *journal) close() error { return j.file.Close() }

@@ -234,7 +234,7 @@ func TestARunThatDiesIsFollowedByOneThatTells(t *testing.T) {
 					j.t.Fatal(err)
 				}
 				l := line{ID: fmt.Sprintf("%s-0-%d", j.place.ID, records[1].Seq), State: sending, From: records[1].Seq, To: records[1].Seq}
-				if err := errors.Join(book.write(l), book.close()); err != nil {
+				if err := errors.Join(book.write(l), book.file.Close()); err != nil {
 					j.t.Fatal(err)
 				}
 				return records
@@ -284,7 +284,7 @@ func TestWhatADeadRunHasNotToldIsSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := fmt.Sprintf("%s-0-%d", j.place.ID, was[1].Seq)
-		if err := errors.Join(book.write(line{ID: id, State: sending, From: was[1].Seq, To: was[1].Seq}), book.close()); err != nil {
+		if err := errors.Join(book.write(line{ID: id, State: sending, From: was[1].Seq, To: was[1].Seq}), book.file.Close()); err != nil {
 			t.Fatal(err)
 		}
 		targets := []Target{{workflow.Receiver{On: workflow.Moments()}, box}, {workflow.Receiver{On: []workflow.Moment{workflow.OnDone}}, other}}

@@ -203,7 +203,7 @@ func newNotifier(job jobs.Job, workflow string, from int64, targets []Target, to
 			all.Go(r.run)
 		}
 		all.Wait()
-		if err := book.close(); err != nil {
+		if err := book.file.Close(); err != nil {
 			told(err.Error())
 		}
 	})

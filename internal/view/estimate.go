@@ -61,21 +61,17 @@ func (j *Job) Remaining(now time.Time) (Estimate, bool) {
 		j.LacksWorkers(now) {
 		return Estimate{}, false
 	}
-	floor := j.notBefore(now)
-	return Estimate{
-		Low: max(floor, seconds(left/max(recent, mean))), High: max(floor, seconds(left/min(recent, mean))),
-	}, true
-}
-
-// notBefore returns a lower bound: the time until the last waiting retry, or until the breaker tests.
-func (j *Job) notBefore(now time.Time) (floor time.Duration) {
+	// Not before the last waiting retry is due, and the breaker probes.
+	var floor time.Duration
 	for _, it := range j.waiting {
 		floor = max(floor, it.due.Sub(now))
 	}
 	if b, known := j.Breaker(events.WorkflowScope, ""); known && b.State == Open {
 		floor = max(floor, b.Until.Sub(now))
 	}
-	return floor
+	return Estimate{
+		Low: max(floor, seconds(left/max(recent, mean))), High: max(floor, seconds(left/min(recent, mean))),
+	}, true
 }
 
 // seconds returns a duration of at most thirty years, so that an estimate from a tiny rate does not overflow.

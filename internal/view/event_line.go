@@ -109,15 +109,6 @@ var leftOut = strings.Fields(`item_index step_index agent_id error_signature cap
 // graveColours are the colours of events, by how much they should worry people.
 var graveColours = map[events.Grave]term.Colour{events.Good: term.Green, events.Odd: term.Yellow, events.Bad: term.Red}
 
-// eventColour returns the colour of the event in a line of the log. One that this version cannot read has none.
-func eventColour(line []byte) term.Colour {
-	r, err := events.Decode(line)
-	if err != nil {
-		return ""
-	}
-	return graveColours[events.Say(r).Grave]
-}
-
 // PrintEvent prints an event as one line, its type as it is in the log, its fields as people read them.
 func PrintEvent(w io.Writer, line []byte, k term.Look, labels func(index int) string) error {
 	e, err := ReadEvent(line)
@@ -140,7 +131,9 @@ func PrintEvent(w io.Writer, line []byte, k term.Look, labels func(index int) st
 	}
 	var c term.Colour
 	if k.Colours {
-		c = eventColour(line)
+		if r, err := events.Decode(line); err == nil { // one that this version cannot read has no colour
+			c = graveColours[events.Say(r).Grave]
+		}
 	}
 	_, err = fmt.Fprintln(w, k.Line(c, strings.TrimRight(b.String(), " ")))
 	return err
@@ -149,14 +142,10 @@ func PrintEvent(w io.Writer, line []byte, k term.Look, labels func(index int) st
 // label returns " label=value" for the item of an event that has its index, or "".
 func (e EventLine) label(of func(index int) string) string {
 	index, err := strconv.Atoi(e.Text("item_index"))
-	if err != nil {
+	if err != nil || of(index) == "" {
 		return ""
 	}
-	label := of(index)
-	if label == "" {
-		return ""
-	}
-	return " label=" + inQuotes(term.Ellipsis(label, labelInLine))
+	return " label=" + inQuotes(term.Ellipsis(of(index), labelInLine))
 }
 
 // said reports whether the error of the event already contains the value of f.

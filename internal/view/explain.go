@@ -241,9 +241,6 @@ func (x *explainer) started(r events.Record, e events.AgentStarted, before Statu
 	x.add(r, text, why...)
 }
 
-// clock returns the time of day, to the millisecond.
-func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
-
 // stepRetrying adds a failed try of a step that is followed by another, and why.
 func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	p := x.policies[e.Step]
@@ -344,7 +341,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed, before Status)
 	why = append(why, "action "+string(e.Action)+term.Prefixed(": ", e.Reason)+term.Prefixed("; ", e.Action.Note()))
 	if s := e.Retry; e.Action.RunsAgain() && s != nil && !s.Alone {
 		p := x.policy.Retries()
-		why = append(why, x.delay(p, "", s.Attempts, time.Duration(*e.DelayMS))+", due at "+clock(*e.RetryAt))
+		why = append(why, x.delay(p, "", s.Attempts, time.Duration(*e.DelayMS))+", due at "+e.RetryAt.Local().Format("15:04:05.000"))
 		if s.ExpiresAt != nil && p != nil {
 			why = append(why, fmt.Sprintf("retry budget: %s of %s used", s.WaitedMS,
 				duration.Format(p.Budget)))

@@ -64,7 +64,13 @@ func (j *Job) Apply(r events.Record) {
 		j.atItems, j.StepNow, j.Printed = e.Phase == "map", "", ""
 		j.Phases = append(j.Phases, Phase{Name: e.Phase, Began: r.Time})
 	case events.PhaseCompleted:
-		j.phaseCompleted(e)
+		j.Head = cmp.Or(e.Head, j.Head)
+		for i, p := range slices.Backward(j.Phases) { // reduce may run again after a retry of dead letters
+			if p.Name == e.Phase {
+				j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
+				break
+			}
+		}
 	case events.StepCompleted:
 		j.StepsDone++
 		j.StepNow, j.Printed = "", ""
@@ -231,18 +237,6 @@ func (j *Job) end(now time.Time, s jobs.State, reason string) {
 	j.lift(now, events.ByEnd)
 	j.Merges.Verifying = nil
 	j.halt()
-}
-
-// phaseCompleted ends the last phase of that name: reduce may have run before, and runs again after a retry of
-// dead letters.
-func (j *Job) phaseCompleted(e events.PhaseCompleted) {
-	j.Head = cmp.Or(e.Head, j.Head)
-	for i, p := range slices.Backward(j.Phases) {
-		if p.Name == e.Phase {
-			j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
-			break
-		}
-	}
 }
 
 // failed takes a failed attempt.

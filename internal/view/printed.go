@@ -155,12 +155,10 @@ const (
 // lastLine returns the last line of an entry that is not blank, without its end if it is long.
 func lastLine(e outputs.Entry) string {
 	for _, part := range slices.Backward(e.Printed) {
-		for text := part.Text; len(text) > 0; {
-			cut := bytes.LastIndexAny(text, "\r\n") // a bar of progress begins its line again and again
-			if line := bytes.TrimSpace(text[cut+1:]); len(line) > 0 {
-				return string(line[:min(len(line), lineKept)])
-			}
-			text = text[:max(cut, 0)]
+		text := bytes.TrimSpace(part.Text)
+		text = bytes.TrimSpace(text[bytes.LastIndexAny(text, "\r\n")+1:]) // a bar of progress begins its line again
+		if len(text) > 0 {
+			return string(text[:min(len(text), lineKept)])
 		}
 	}
 	return ""

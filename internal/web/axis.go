@@ -59,12 +59,3 @@ func (a *axis) at(t time.Time) time.Duration {
 	}
 	return 0
 }
-
-// ends returns the end of each run except the last, on the axis.
-func (a *axis) ends() []time.Duration {
-	var list []time.Duration
-	for i := 1; i < len(a.runs); i++ {
-		list = append(list, a.runs[i].before)
-	}
-	return list
-}

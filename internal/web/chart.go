@@ -109,8 +109,10 @@ func (p *plot) chart(height float64) chart {
 	for t := time.Duration(0); t <= p.length; t += max(step, time.Millisecond) {
 		c.Ticks = append(c.Ticks, label{X: p.x(t), Text: roughly(t)})
 	}
-	for _, end := range p.axis.ends() {
-		c.Marks = append(c.Marks, p.x(end))
+	for i, r := range p.axis.runs {
+		if i > 0 {
+			c.Marks = append(c.Marks, p.x(r.before))
+		}
 	}
 	return c
 }

@@ -25,11 +25,6 @@ const (
 	Accept ActionKind = "accept" // resume although too few of the first items have succeeded
 )
 
-// actionKinds returns all of them.
-func actionKinds() []ActionKind {
-	return []ActionKind{Stop, Resume, Retry, Pause, Continue, Drain, Cancel, Scale, Skip, RetryNow, Accept}
-}
-
 // Continues reports whether the action continues a job that is not running.
 func (k ActionKind) Continues() bool { return k == Resume || k == Accept || k == Retry }
 

@@ -75,8 +75,8 @@ func TestTheTimeBetweenTwoRunsTakesNoRoom(t *testing.T) {
 			t.Errorf("after %v: %v, want %v", c.at, got, c.want)
 		}
 	}
-	if a.length() != 15*time.Second || len(a.ends()) != 1 || a.ends()[0] != 10*time.Second {
-		t.Errorf("length %v, ends %v", a.length(), a.ends())
+	if a.length() != 15*time.Second || len(a.runs) != 2 || a.runs[1].before != 10*time.Second {
+		t.Errorf("length %v, runs %v", a.length(), a.runs)
 	}
 }
 

@@ -42,7 +42,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /live/jobs/{job}/items", s.live(s.itemOrItems))
 	mux.HandleFunc("GET /jobs/{job}/report", s.of(s.report))
 	mux.HandleFunc("GET /jobs/{job}/output", s.of(s.output))
-	for _, kind := range actionKinds() {
+	for _, kind := range []ActionKind{
+		Stop, Resume, Retry, Pause, Continue, Drain, Cancel, Scale, Skip, RetryNow, Accept,
+	} {
 		mux.HandleFunc("POST /jobs/{job}/"+string(kind), s.act(kind))
 	}
 	mux.HandleFunc("GET /ui.js", asset("text/javascript; charset=utf-8", script))
