@@ -95,40 +95,37 @@ func (a StragglerAfter) enough() int {
 //
 // It is a pure state machine, whose size does not grow, and not safe for concurrent use.
 type StragglerTimes struct {
-	after StragglerAfter
+	StragglerAfter
 	duration.Histogram
 }
 
 // NewStragglerTimes returns the times of a job in which no attempt has succeeded.
-func NewStragglerTimes(a StragglerAfter) *StragglerTimes { return &StragglerTimes{after: a} }
-
-// Limits reports whether there is a limit.
-func (t *StragglerTimes) Limits() bool { return t.after.Limits() }
+func NewStragglerTimes(a StragglerAfter) *StragglerTimes { return &StragglerTimes{StragglerAfter: a} }
 
 // Add notes an attempt that has succeeded.
 func (t *StragglerTimes) Add(took time.Duration) {
-	if t.after.Factor > 0 {
+	if t.Factor > 0 {
 		t.Histogram.Add(took)
 	}
 }
 
 // Limit returns how long an attempt may take now. It reports false while too few attempts have succeeded to say.
 func (t *StragglerTimes) Limit() (time.Duration, bool) {
-	if t.after.Factor == 0 {
-		return t.after.Time, t.after.Time > 0
+	if t.Factor == 0 {
+		return t.Time, t.Time > 0
 	}
-	if t.N() < t.after.enough() {
+	if t.N() < t.enough() {
 		return 0, false
 	}
-	limit := t.after.Factor * float64(t.Percentile())
+	limit := t.Factor * float64(t.Percentile())
 	return time.Duration(max(float64(leastTime), min(limit, math.MaxInt64/2))), true
 }
 
 // Percentile returns the percentile that the limit is a multiple of; it is at most a quarter too long. It is
 // 0 where there is none.
 func (t *StragglerTimes) Percentile() time.Duration {
-	if t.after.Factor == 0 {
+	if t.Factor == 0 {
 		return 0
 	}
-	return t.Quantile(float64(t.after.Percent) / 100)
+	return t.Quantile(float64(t.Percent) / 100)
 }

@@ -104,7 +104,7 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, ok := s.close(t)
-	p, now := cmp.Or(h.job.workflow.ErrorPolicy.Quota, &limit.QuotaPolicy{}), time.Now()
+	p, now := cmp.Or(h.workflow.ErrorPolicy.Quota, &limit.QuotaPolicy{}), time.Now()
 	limited := f != nil && p.OnQuota != limit.QuotaFail && (f.Type == retry.TypeQuota || f.Type == retry.TypeAuth)
 	if !ok { // the run before admitted it: when it asks again, the gate of now learns of the limit
 		return limited, nil
@@ -115,7 +115,7 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 	for k, ticket := range st.gates {
 		g := s.gate(k)
 		g.auth = false
-		if _, opened, _ := g.Report(ticket, limit.GateReport{Item: a.ItemID}, *p, h.job.meta.Seed, now); opened {
+		if _, opened, _ := g.Report(ticket, limit.GateReport{Item: a.ItemID}, *p, h.meta.Seed, now); opened {
 			h.emit(events.QuotaResumed{Pool: k.pool, Model: k.model})
 		}
 	}
@@ -145,7 +145,7 @@ func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p *limit.Q
 		g.steps[st.ask.Model] = true
 	}
 	refused := g.auth
-	closed, _, poison := g.Report(met, report, *p, h.job.meta.Seed, now)
+	closed, _, poison := g.Report(met, report, *p, h.meta.Seed, now)
 	if closed == nil {
 		return !poison, nil
 	}
@@ -162,7 +162,7 @@ func (h *host) nearLimit(a *agent.Attempt, st start, use ai.LimitUse, p *limit.Q
 	s := &h.starts
 	k := gateKey{s.pool(st.ask.Preset), s.model(st.ask.Preset, use.Scope)}
 	g := s.gate(k)
-	closed := g.Near(use.Reset, *p, h.job.meta.Seed, now)
+	closed := g.Near(use.Reset, *p, h.meta.Seed, now)
 	if closed == nil {
 		return
 	}
@@ -189,8 +189,8 @@ func (h *host) pause(a *agent.Attempt, k gateKey, st start, c limit.GateClosing,
 		e.ResetAt = &c.ResetAt
 	}
 	h.emit(e)
-	if h.job.config.Simulate == nil { // where nobody waits
-		h.job.notice(pausedText(e, now))
+	if h.config.Simulate == nil { // where nobody waits
+		h.notice(pausedText(e, now))
 	}
 	return e
 }

@@ -26,6 +26,7 @@ import (
 // commands, a missing input file, a path or filter that does not parse. It returns what to warn of; the error
 // is a *workflow.InvalidError.
 func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
+	m := w.Map
 	problems, warnings := findings(c, w)
 	if !c.OnFleet && jobs.IsCheckout(c.Dir) {
 		if _, edits := agent.CheckShared(w, agentsAtOnce(c, w)); len(edits) > 0 && w.Older {
@@ -34,13 +35,13 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 			warnings = append(warnings, edits[0])
 		}
 	}
-	if w.Map == nil {
+	if m == nil {
 		return asError(w, problems, warnings)
 	}
 	env := c.ItemsEnv()
 	if w.Setup == nil { // which might make the input
-		found := items.CheckInput(w.Map, env)
-		if c.InputMayCome && items.IsMissing(w.Map, env) {
+		found := items.CheckInput(m, env)
+		if c.InputMayCome && items.IsMissing(m, env) {
 			for _, p := range found {
 				warnings = append(warnings, w.ProblemAt(workflow.Pos{Line: p.Line, Col: p.Col},
 					p.Message+": the run fails unless it is created first"))
@@ -49,16 +50,16 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 			problems = append(problems, found...)
 		}
 	}
-	if blindReuse(c, w.Map, env) {
-		warnings = append(warnings, w.ProblemAt(w.Map.Pos,
+	if blindReuse(c, m, env) {
+		warnings = append(warnings, w.ProblemAt(m.Pos,
 			"results are reused by the names of the files, whatever their content is: add uses: ${item} to the map"))
 	}
-	if w.Map.ItemsFromArgs || w.Map.Key.Value != "" {
+	if m.ItemsFromArgs || m.Key.Value != "" {
 		return asError(w, problems, warnings)
 	}
-	for _, s := range w.Map.AgentTemplate {
+	for _, s := range m.AgentTemplate {
 		// Encoding a step to see what it names is most of what a small validate costs: the cheap question comes first.
-		if !items.SelectedAtOnce(w.Map, env) && namesAny([]workflow.Step{s}, "item_total") {
+		if !items.SelectedAtOnce(m, env) && namesAny([]workflow.Step{s}, "item_total") {
 			warnings = append(warnings, w.ProblemAt(s.Pos,
 				"${item_total} may be empty for the first items, which start while input is still being read; with a key, items start after all input is read"))
 			break
@@ -86,29 +87,30 @@ func blindReuse(c Config, m *workflow.Map, env items.Env) bool {
 
 // findings is what can be known to be wrong with a workflow without looking for its input, and what to warn of.
 func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Problem) {
+	m := w.Map
 	problems, warnings = agent.Check(w)
 	shared, _ := agent.CheckShared(w, agentsAtOnce(c, w))
 	problems = slices.Concat(problems, settings.Check(w), shared)
-	if w.Map == nil {
+	if m == nil {
 		return problems, slices.Concat(w.Warnings, warnings)
 	}
-	if w.Map.Guards.Any() && !limit.CanMeasure {
-		problems = append(problems, w.ProblemAt(w.Map.Pos,
+	if m.Guards.Any() && !limit.CanMeasure {
+		problems = append(problems, w.ProblemAt(m.Pos,
 			"guards are supported on Linux only: remove them to run the workflow here"))
 	}
-	problems = append(problems, items.Check(w.Map)...)
-	for _, p := range items.Warnings(w.Map) {
+	problems = append(problems, items.Check(m)...)
+	for _, p := range items.Warnings(m) {
 		warnings = append(warnings, w.ProblemAt(workflow.Pos{Line: p.Line, Col: p.Col}, p.Message))
 	}
 	if _, err := maxParallel(c, w); err != nil {
-		problems = append(problems, w.ProblemAt(w.Map.MaxParallel.Pos, err.Error()))
+		problems = append(problems, w.ProblemAt(m.MaxParallel.Pos, err.Error()))
 	}
 	limits := func(key string, limit workflow.SecondsOrVar) {
 		if _, err := c.limit(w, key, limit); err != nil {
 			problems = append(problems, w.ProblemAt(limit.Pos, err.Error()))
 		}
 	}
-	limits("agent_timeout_secs", w.Map.AgentLimit())
+	limits("agent_timeout_secs", m.AgentLimit())
 	for _, p := range []*workflow.Phase{w.Setup, w.Reduce, w.Merge} {
 		if p != nil {
 			limits("timeout", p.Timeout)

@@ -185,20 +185,11 @@ func (p *pool) scale(r job.Request) job.Answer {
 }
 
 func (p *pool) skip(r job.Request) job.Answer {
-	if p.Store == nil {
-		return job.Refused("the job has no items")
-	}
-	wanted, refused := p.skippable(r.Items, true)
-	if refused != "" {
-		return job.Refused("%s", refused)
-	}
 	inTurn := map[int]bool{}
 	for it := range p.lobby.starts.all() {
 		inTurn[it.Index] = !p.lobby.gone[it.Index]
 	}
-	var ids []string
-	for _, it := range wanted {
-		p.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
+	answer := p.recordSkips(r, true, "skipped", func(it job.Item) {
 		_, runs := p.Running[it.Index]
 		switch {
 		case !runs && p.forget(it.Index, inTurn):
@@ -208,28 +199,31 @@ func (p *pool) skip(r job.Request) job.Answer {
 				f.end(errSkipped)
 			}
 		} // else the source has not given it yet, and it is settled then
-		ids = append(ids, it.ID)
-	}
+	})
 	p.checkPolicy()
-	return job.Done("skipped: %s", check.Few(ids, idsShown))
+	return answer
 }
 
-// skippable returns each of the items once, or says why they cannot be skipped. Work that waits to be merged cannot
-// while the job runs: the merger may have it.
-func (j *owner) skippable(items []job.Item, runs bool) (wanted []job.Item, refused string) {
-	var kept []string
+// recordSkips records that each of the items is to be skipped, and calls then with it, or says why they cannot be.
+// Work that waits to be merged cannot while the job runs: the merger may have it.
+func (j *owner) recordSkips(r job.Request, runs bool, done string, then func(job.Item)) job.Answer {
+	if j.Store == nil {
+		return job.Refused("the job has no items")
+	}
+	var wanted []job.Item
+	var ids, kept []string
 	named := map[int]bool{}
-	for _, it := range items {
+	for _, it := range r.Items {
 		if named[it.Index] {
 			continue
 		}
 		named[it.Index] = true
-		wanted = append(wanted, it)
+		wanted, ids = append(wanted, it), append(ids, it.ID)
 		recorded, err := j.Store.At(it.Index)
 		_, merging := j.Merging[it.Index]
 		switch {
 		case err != nil || recorded.ID != it.ID:
-			return nil, fmt.Sprintf("the job has no item %s at index %d", it.ID, it.Index)
+			return job.Refused("the job has no item %s at index %d", it.ID, it.Index)
 		case j.Status.At(it.Index) != errorpolicy.Pending:
 			kept = append(kept, it.ID+" already has an outcome")
 		case merging && runs:
@@ -239,9 +233,13 @@ func (j *owner) skippable(items []job.Item, runs bool) (wanted []job.Item, refus
 		}
 	}
 	if len(kept) > 0 {
-		return nil, "nothing was skipped: " + strings.Join(kept, "; ")
+		return job.Refused("nothing was skipped: %s", strings.Join(kept, "; "))
 	}
-	return wanted, ""
+	for _, it := range wanted {
+		j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
+		then(it)
+	}
+	return job.Done("%s: %s", done, check.Few(ids, idsShown))
 }
 
 // Skip has items of a job that does not run be skipped when it goes on: also those whose work waits to be merged.
@@ -250,18 +248,7 @@ func Skip(c Config, place jobs.Job, r job.Request) (job.Answer, error) {
 	if err != nil {
 		return job.Answer{}, err
 	}
-	answer := job.Refused("the job has no items")
-	if j.Store != nil {
-		wanted, refused := j.skippable(r.Items, false)
-		var ids []string
-		for _, it := range wanted {
-			j.Record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
-			ids = append(ids, it.ID)
-		}
-		if answer = job.Done("will be skipped after a resume: %s", check.Few(ids, idsShown)); refused != "" {
-			answer = job.Refused("%s", refused)
-		}
-	}
+	answer := j.recordSkips(r, false, "will be skipped after a resume", func(job.Item) {})
 	return answer, j.close()
 }
 

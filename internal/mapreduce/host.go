@@ -18,12 +18,12 @@ func (h *host) Emit(a *agent.Attempt, e events.Event) {
 		return // it is about no phase and no item
 	}
 	select {
-	case h.job.inbox <- emitted{e, a.ID}:
-	case <-h.job.closing: // it is about an attempt that was given up, and nobody records it any more
+	case h.inbox <- emitted{e, a.ID}:
+	case <-h.closing: // it is about an attempt that was given up, and nobody records it any more
 	}
 }
 
-func (h *host) emit(e events.Event) { h.job.inbox <- emitted{event: e} }
+func (h *host) emit(e events.Event) { h.inbox <- emitted{event: e} }
 
 func (m emitted) deliver(p *pool) {
 	switch e := m.event.(type) { // at the end of a step of a phase that runs once, where its outputs are
@@ -50,15 +50,15 @@ func (m emitted) deliver(p *pool) {
 
 // Progress passes e to whoever watches the job.
 func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
-	if h.job.config.Progress != nil {
-		h.job.config.Progress(e)
+	if h.config.Progress != nil {
+		h.config.Progress(e)
 	}
 }
 
 // Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some
 // time, unless it has to keep it or there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
-	w := h.job.workflow
+	w := h.workflow
 	k := newParking(a)
 	k.due, k.retries, k.keeps = time.Now().Add(d), true, h.keeps(a, keepSlot)
 	k.turn = a.ItemID != "" &&
@@ -86,7 +86,7 @@ func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, kee
 // keeps reports whether an agent keeps its slot while it waits: it is about no item, there is only one slot, or the
 // workspace of the slot is its own.
 func (h *host) keeps(a *agent.Attempt, keepSlot bool) bool {
-	return keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil
+	return keepSlot || a.ItemID == "" || h.serial || h.space != nil
 }
 
 // StepTurn waits for a turn of the rate of a step.
@@ -100,11 +100,11 @@ func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn,
 
 // parked has the owner wake an agent when it is due and the job not paused, and returns the slot that it goes on in.
 func (h *host) parked(ctx context.Context, k *parking) (slot int, err error) {
-	h.job.inbox <- k
+	h.inbox <- k
 	select {
 	case slot := <-k.wake:
 		return slot, nil
-	case <-h.job.halting:
+	case <-h.halting:
 		return 0, errStopping
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
@@ -113,20 +113,20 @@ func (h *host) parked(ctx context.Context, k *parking) (slot int, err error) {
 
 // Stopping returns the cause of the stop that somebody has asked for, if they have. It waits while the job is paused.
 func (h *host) Stopping() error {
-	_, err := h.parked(h.job.config.Stop, &parking{wake: make(chan int, 1), keeps: true})
-	return cmp.Or(h.job.stopping(), err)
+	_, err := h.parked(h.config.Stop, &parking{wake: make(chan int, 1), keeps: true})
+	return cmp.Or(h.stopping(), err)
 }
 
 // Lowered has fewer agents at work from now on.
 func (h *host) Lowered(most int, why error) {
-	if !h.job.config.OnFleet { // else it is about the steps of other phases
-		h.job.room.Store(int64(most))
+	if !h.config.OnFleet { // else it is about the steps of other phases
+		h.room.Store(int64(most))
 	}
-	h.job.notice(process.Shortage(why) + ": continuing with " + slots(most))
+	h.notice(process.Shortage(why) + ": continuing with " + slots(most))
 }
 
 // Register returns the register of the commands of the job.
-func (h *host) Register() *process.Register { return h.job.register }
+func (h *host) Register() *process.Register { return h.register }
 
 // KeepUnmasked keeps what is not in the log because it holds secrets, for as long as the run lasts.
 func (h *host) KeepUnmasked(a *agent.Attempt, step int, p agent.Printed) {

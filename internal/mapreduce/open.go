@@ -322,7 +322,7 @@ func (j *owner) equip(ctx context.Context, start gitspace.Start) error {
 	}); err != nil {
 		return err
 	}
-	j.host = &host{job: j}
+	j.host = &host{owner: j}
 	j.host.Told = j.host.emit
 	now := time.Now()
 	for _, e := range check.ByKey(j.Quotas) {

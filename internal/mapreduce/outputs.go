@@ -8,10 +8,10 @@ import (
 
 // Output sends what an attempt has printed to the owner, which writes it.
 func (h *host) Output(a *agent.Attempt, e outputs.Entry) {
-	if h.job.config.Printed != nil {
-		h.job.config.Printed(e)
+	if h.config.Printed != nil {
+		h.config.Printed(e)
 	}
-	h.job.inbox <- printedBy{attempt: a.ID, entry: e}
+	h.inbox <- printedBy{attempt: a.ID, entry: e}
 }
 
 // deliver writes what an attempt has printed.

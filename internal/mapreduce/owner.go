@@ -405,7 +405,7 @@ func (j *owner) stopResult() *Result {
 // host is a job as the executor of its attempts sees it. Its methods run on the goroutines of the attempts:
 // they send messages to the owner of the job, and touch nothing that is the owner's.
 type host struct {
-	job *owner
+	*owner
 	agent.StepBreakers
 	agent.UnmaskedOutputs
 	starts starts

@@ -44,7 +44,7 @@ func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *j
 
 // yielding runs a wait of an agent, during which it holds no shared slot.
 func (h *host) yielding(ctx context.Context, a *agent.Attempt, wait func() (slot int, err error)) (int, error) {
-	s := h.job.shared
+	s := h.shared
 	if s == nil || a.ItemID == "" {
 		return wait()
 	}
@@ -57,8 +57,8 @@ func (h *host) yielding(ctx context.Context, a *agent.Attempt, wait func() (slot
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-h.job.halting:
-			cancel(cmp.Or(h.job.stopping(), errStopping))
+		case <-h.halting:
+			cancel(cmp.Or(h.stopping(), errStopping))
 		case <-ctx.Done():
 		}
 	}()

@@ -26,7 +26,7 @@ func TestAnAgentOfTheRunBeforeAsksAgainAtALimit(t *testing.T) {
 		{"success", limit.QuotaPause, nil, false},
 	} {
 		j := &owner{workflow: &workflow.Workflow{ErrorPolicy: errorpolicy.Policy{Quota: &limit.QuotaPolicy{OnQuota: c.on}}}}
-		h := &host{job: j, starts: starts{ledger: new(limit.Ledger), open: map[int64]start{}}}
+		h := &host{owner: j, starts: starts{ledger: new(limit.Ledger), open: map[int64]start{}}}
 		again, err := h.ReportAgent(&agent.Attempt{Assignment: agent.Assignment{ItemID: "item_1"}},
 			agent.AgentTicket{ID: -1}, c.failure, ai.LimitUse{})
 		if again != c.want || err != nil {
