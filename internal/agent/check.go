@@ -59,10 +59,9 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 	for _, p := range w.Profiles {
 		names = names.withVars(p.Env)
 	}
-	names = names.flatten()
 
 	isolated := w.Workspace.Isolated()
-	steps := names.isolated(isolated, "").flatten()
+	steps := names.isolated(isolated, "")
 	c.list(w.Workspace.Setup, steps.withVars([]workflow.EnvVar{{Name: checkoutVar, Literal: true}}), "workspace.setup/")
 	if v := w.Workspace.Verify; v != nil {
 		c.list(v.Commands, steps, "workspace.verify/")
@@ -102,7 +101,7 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 	} else {
 		_, names = c.list(w.Commands, names, "")
 		if w.Merge != nil && isolated { // of a standard workflow, which has no items
-			c.phase(w.Merge, names.isolated(isolated, phaseMerge).flatten())
+			c.phase(w.Merge, names.isolated(isolated, phaseMerge))
 		}
 		c.handlers(w, names)
 	}
@@ -116,7 +115,7 @@ func (c *compiler) phase(p *workflow.Phase, n scopeNames) scopeNames {
 	}
 	c.list(p.Commands, n, "")
 	for i := range p.Commands {
-		n = n.capturing(p.Commands[i].Capture, p.Commands[i].Format).flatten()
+		n = n.capturing(p.Commands[i].Capture, p.Commands[i].Format)
 	}
 	return n
 }

@@ -110,7 +110,7 @@ func globalNames() scopeNames {
 		}
 		n = n.withResult(name, fields)
 	}
-	return n.flatten()
+	return n
 }
 
 // parameter adds a parameter. Its value comes from whoever runs the workflow.
@@ -136,7 +136,7 @@ func isConstant(v *workflow.EnvVar) bool {
 
 // afterMap returns n as the first step of a phase after the map phase sees it.
 func (n scopeNames) afterMap() scopeNames {
-	return n.withResult("map", mapFields).flatten()
+	return n.withResult("map", mapFields)
 }
 
 // isolated adds the names of a phase of a job with workspaces. Ids and captures of the workflow may be the
@@ -177,11 +177,8 @@ func (n scopeNames) agent(item template.Name, perValue, batch, producing bool) s
 	if producing {
 		n = n.withResult("produces", nil)
 	}
-	return n.flatten()
+	return n
 }
-
-// flatten returns n in a form to which many names can be added at little cost.
-func (n scopeNames) flatten() scopeNames { return scopeNames{n.Packed()} }
 
 // isData reports whether the values of a name come from items or from the output of commands.
 func (n scopeNames) isData(name string) bool {
@@ -208,7 +205,7 @@ func (n scopeNames) after(s *workflow.Step) scopeNames {
 		}
 		n = n.withResult(s.ID, fields)
 	}
-	return n.flatten()
+	return n
 }
 
 // capturing adds the name of a capture, which may be empty.
@@ -253,14 +250,14 @@ func variableNames(a *Attempt) scopeNames {
 	for _, arg := range a.Args {
 		n = n.parameter(arg.Name)
 	}
-	return n.flatten()
+	return n
 }
 
 // namesOf returns the names that the first step of a sees.
 func namesOf(a *Attempt) scopeNames {
-	n := variableNames(a).withVars(a.Env).isolated(a.Base != "", a.Phase).flatten()
+	n := variableNames(a).withVars(a.Env).isolated(a.Base != "", a.Phase)
 	for _, e := range a.Earlier {
-		n = n.capturing(e.Capture, workflow.CaptureFormat(e.CaptureFormat)).flatten()
+		n = n.capturing(e.Capture, workflow.CaptureFormat(e.CaptureFormat))
 	}
 	switch a.Phase {
 	case phaseMap:

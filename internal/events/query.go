@@ -61,7 +61,7 @@ func (f *filter) selects(l line) (bool, error) {
 	if !f.query.Since.IsZero() {
 		h, err := decodeHead(l.text)
 		if err != nil {
-			return false, &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
+			return false, l.damaged(err)
 		}
 		if h.Time.Before(f.query.Since) {
 			return false, nil
@@ -72,7 +72,7 @@ func (f *filter) selects(l line) (bool, error) {
 	}
 	var s subject
 	if err := json.Unmarshal(l.text, &s); err != nil {
-		return false, &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
+		return false, l.damaged(err)
 	}
 	return (f.item == nil || s.ItemID == f.query.ItemID) && (f.agent == nil || s.AgentID == f.query.AgentID), nil
 }

@@ -96,15 +96,8 @@ func (v Value) member(name string) (found Value, ok bool) {
 
 // element returns an element of an array.
 func (v Value) element(index int) (found Value, ok bool) {
-	if v.kind == Array {
-		for element := range rawjson.Elements(v.raw) {
-			if index == 0 {
-				return ValueOf(element), true
-			}
-			index--
-		}
-	}
-	return Value{}, false
+	raw := rawjson.Element(v.raw, index)
+	return ValueOf(raw), raw != nil
 }
 
 // truth is what a value counts as where a condition is wanted: all but null, false, 0 and what is empty holds.

@@ -61,24 +61,19 @@ func (n Names) Find(asked []string) (map[string]Item, error) {
 		delete(left, name)
 		found[name] = Item{ID: it.ID, Index: it.Index}
 	}
-	// One id is found without decoding the items before it.
-	if len(asked) == 1 {
-		it, ok, err := store.Find(asked[0])
+	begin := []byte(idKey)
+	if len(asked) == 1 { // it is found without decoding the items before it
+		begin = append(begin, asked[0]+`",`...)
+	}
+	for it, err := range store.candidates(begin) {
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			take(asked[0], it)
+		if left[it.ID] {
+			take(it.ID, it)
 		}
-	} else {
-		for c := store.Cursor(); c.More() && len(left) > 0; {
-			it, err := c.Next()
-			if err != nil {
-				return nil, err
-			}
-			if left[it.ID] {
-				take(it.ID, it)
-			}
+		if len(left) == 0 {
+			break
 		}
 	}
 	// What no id matched is a label. All items are read, since a second one may have it too.

@@ -101,6 +101,17 @@ func Elements(raw []byte) iter.Seq[[]byte] {
 	}
 }
 
+// Element returns the element of an array with this index, or nil.
+func Element(raw []byte, index int) []byte {
+	for element := range Elements(raw) {
+		if index == 0 {
+			return element
+		}
+		index--
+	}
+	return nil
+}
+
 // Members yields the names, in quotes, and the values of an object, and nothing for any other value.
 func Members(raw []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(quoted, value []byte) bool) {

@@ -79,7 +79,7 @@ func (s scope) with(roots []string) template.Names {
 	for name := range s.params {
 		n = n.With(name, template.Name{Root: true, Declared: true})
 	}
-	return n.Packed()
+	return n
 }
 
 // Resolve implements template.Resolver.

@@ -156,7 +156,7 @@ func (s Settings) Fill(text string) (string, error) {
 	for name := range s.known.inherited {
 		names = names.With(name, template.Name{Declared: true})
 	}
-	p, err := template.CompileEarly(text, names.Packed())
+	p, err := template.CompileEarly(text, names)
 	if err != nil {
 		return "", err
 	}

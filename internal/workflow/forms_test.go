@@ -2,11 +2,16 @@ package workflow
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"prodigy/internal/check"
@@ -146,7 +151,11 @@ func (l *language) form(t reflect.Type, key string, tag reflect.StructTag) form 
 	if f, ok := l.special(t); ok {
 		return f
 	}
-	enum, isEnum := reflect.Zero(t).Interface().(worded)
+	words := strings.Fields(tag.Get("words"))
+	if enum, ok := reflect.Zero(t).Interface().(worded); ok {
+		words = enum.Words()
+	}
+	isEnum := t.Kind() == reflect.String && len(words) > 0
 	switch kind := tag.Get("text"); {
 	case t.Kind() == reflect.Pointer:
 		return l.form(t.Elem(), key, tag)
@@ -155,9 +164,9 @@ func (l *language) form(t reflect.Type, key string, tag reflect.StructTag) form 
 	case t == reflect.TypeFor[time.Duration]():
 		return span()
 	case isEnum && tag.Get("case") == "any":
-		return inAnyCase(enum.Words()...)
+		return inAnyCase(words...)
 	case isEnum:
-		return oneWord(enum.Words()...)
+		return oneWord(words...)
 	case t == reflect.TypeFor[Text]() && kind == "any":
 		return text()
 	case t == reflect.TypeFor[Text](), t.Kind() == reflect.String && kind == "filled":
@@ -669,4 +678,53 @@ func (l *language) stepBreaker() form {
 	f := l.part(reflect.TypeFor[limit.BreakerConfig](), "circuit_breaker", "of-step", func(name string) bool { return name != "on_open" && name != "per" })
 	f.words = "[circuit_breaker](#circuit_breaker) without `on_open` and `per`"
 	return f
+}
+
+// Every constant of an enum can be written, and no other word.
+func TestTheWordsOfAnEnumAreItsConstants(t *testing.T) {
+	constants, tagged := map[string][]string{}, map[string][]string{}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				of, ok := n.Type.(*ast.Ident)
+				if !ok || len(n.Values) != 1 {
+					break
+				}
+				if value, ok := n.Values[0].(*ast.BasicLit); ok {
+					constants[of.Name] = append(constants[of.Name], strings.Trim(value.Value, `"`))
+				}
+			case *ast.Field:
+				of := n.Type
+				if list, ok := of.(*ast.ArrayType); ok {
+					of = list.Elt
+				}
+				if name, ok := of.(*ast.Ident); ok && n.Tag != nil {
+					tag := reflect.StructTag(strings.Trim(n.Tag.Value, "`"))
+					if words := strings.Fields(tag.Get("words")); len(words) > 0 {
+						tagged[name.Name] = words
+					}
+				}
+			}
+			return true
+		})
+	}
+	if len(tagged) < 10 {
+		t.Errorf("found %d enums", len(tagged))
+	}
+	for name, words := range tagged {
+		slices.Sort(words)
+		want := slices.Sorted(slices.Values(constants[name]))
+		if !slices.Equal(words, want) {
+			t.Errorf("the tag of %s has the words %q, and its constants are %q", name, words, want)
+		}
+	}
 }

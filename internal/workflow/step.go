@@ -69,7 +69,7 @@ type Step struct {
 	Capture string `yaml:"capture" json:"capture,omitempty" text:"name"`
 
 	// type of the captured output; default string
-	Format CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty"`
+	Format CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty" words:"string json lines number boolean"`
 
 	// file to which stdout is also written
 	OutputFile *Text `yaml:"output_file" json:"output_file,omitempty"`
@@ -171,11 +171,6 @@ const (
 	FormatBoolean CaptureFormat = "boolean" // whether the command succeeded, whatever it printed
 )
 
-// Words returns what can be written.
-func (CaptureFormat) Words() []string {
-	return check.Words(FormatString, FormatJSON, FormatLines, FormatNumber, FormatBoolean)
-}
-
 // Agent is an agent step: a run of an AI coding CLI.
 type Agent struct {
 	// preset of the CLI; default `claude`
@@ -203,7 +198,7 @@ type Agent struct {
 
 	// what the CLI may do without asking: `read`, `edit` (files in its directory) or `all`; default edit in a
 	// workspace, otherwise what the CLI itself allows
-	May May `yaml:"may" json:"may,omitempty"`
+	May May `yaml:"may" json:"may,omitempty" words:"read edit all"`
 
 	// whether the step can succeed although a tool was denied; default false
 	AllowDenied bool `yaml:"allow_denied" json:"allow_denied,omitempty"`
@@ -220,7 +215,7 @@ type Agent struct {
 
 	// whether a CLI that was interrupted or stalled resumes its session (`auto`) or starts a new one (`never`);
 	// default auto
-	Resume SessionUse `yaml:"resume" json:"resume,omitempty"`
+	Resume SessionUse `yaml:"resume" json:"resume,omitempty" words:"auto never"`
 }
 
 // Preset returns the name of the preset.
@@ -235,9 +230,6 @@ const (
 	MayAll  May = "all"
 )
 
-// Words returns what can be written.
-func (May) Words() []string { return check.Words(MayRead, MayEdit, MayAll) }
-
 // SessionUse says whether a CLI goes on in the session of a run that did not end by itself.
 type SessionUse string
 
@@ -245,9 +237,6 @@ const (
 	ResumeAuto  SessionUse = "auto"
 	ResumeNever SessionUse = "never"
 )
-
-// Words returns what can be written.
-func (SessionUse) Words() []string { return check.Words(ResumeAuto, ResumeNever) }
 
 // DefaultAgent is the preset of agent steps that name none, and of claude steps.
 const DefaultAgent = "claude"
@@ -261,7 +250,7 @@ type WriteFile struct {
 	Content Text `yaml:"content" json:"content" required:"true" text:"any"`
 
 	// format of the content; default text
-	Format FileFormat `yaml:"format" json:"format,omitempty"`
+	Format FileFormat `yaml:"format" json:"format,omitempty" words:"text json yaml"`
 
 	// permissions in octal; default those of the existing file, else 0644 minus the umask
 	Mode *Permissions `yaml:"mode" json:"mode,omitempty"`
@@ -278,9 +267,6 @@ const (
 	JSONFile FileFormat = "json"
 	YAMLFile FileFormat = "yaml"
 )
-
-// Words returns what can be written.
-func (FileFormat) Words() []string { return check.Words(TextFile, JSONFile, YAMLFile) }
 
 // Permissions are the permissions of a file.
 type Permissions int

@@ -22,8 +22,8 @@ import (
 
 // Types read themselves, in this order; a pointer is read as what it points to.
 
-// worded is an enum: a text that is one of its words. With the tag case:"any" it may be written as per_agent, PerAgent,
-// per-agent or PER_AGENT.
+// worded is an enum of another package: a text that is one of its words. Enums of this one have them in the tag words.
+// With the tag case:"any" they may be written as per_agent, PerAgent, per-agent or PER_AGENT.
 type worded interface{ Words() []string }
 
 // ownForms is a value that has several forms, or depends on where it stands. read returns false for
@@ -54,6 +54,7 @@ type fromText interface{ ReadText(text string) error }
 //	list:"strings"      a list, and no single value in its place
 //	empty:"why not"   what is wrong with a list without elements
 //	element:"a case"  what messages call an element of a list
+//	words:"a b"       the words of an enum
 //	case:"any"        the words of an enum in any style of names
 //
 // A field Pos of type Pos gets the position of the block.
@@ -164,14 +165,7 @@ func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) 
 		}
 		return err == nil
 	case worded:
-		var word string
-		if tag.Get("case") == "any" {
-			word, ok = r.anyCase(e, t.Words())
-		} else {
-			word, ok = r.oneOf(e, t.Words())
-		}
-		v.SetString(word)
-		return ok
+		return r.enum(e, v, t.Words(), tag)
 	case fromText:
 		many := v.Kind() == reflect.Map || v.Kind() == reflect.Slice
 		if !many || e.value.Kind == yaml.ScalarNode {
@@ -180,6 +174,9 @@ func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) 
 	}
 	switch v.Kind() {
 	case reflect.String:
+		if words := tag.Get("words"); words != "" {
+			return r.enum(e, v, strings.Fields(words), tag)
+		}
 		var text string
 		text, ok = r.string(e, tag.Get("text"))
 		v.SetString(text)
@@ -207,6 +204,17 @@ func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) 
 	default:
 		panic(fmt.Sprintf("BUG: no way to read a %T", target))
 	}
+	return ok
+}
+
+// enum reads one of a few words.
+func (r *reader) enum(e entry, v reflect.Value, words []string, tag reflect.StructTag) bool {
+	read := r.oneOf
+	if tag.Get("case") == "any" {
+		read = r.anyCase
+	}
+	word, ok := read(e, words)
+	v.SetString(word)
 	return ok
 }
 

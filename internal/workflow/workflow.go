@@ -41,7 +41,7 @@ type Workflow struct {
 	Version     string `yaml:"version"`     // version, for readers of the file
 
 	// whether the workflow runs over items; default mapreduce with a map, else standard
-	Mode Mode `yaml:"mode"`
+	Mode Mode `yaml:"mode" words:"standard mapreduce"`
 
 	Commands []Step `yaml:"commands" alias:"steps"` // the steps of a standard workflow, run once and in order
 
@@ -89,7 +89,7 @@ type Workflow struct {
 	Workspace Workspace `yaml:"workspace"`
 
 	// `ok` allows items to edit one git checkout concurrently, without a warning; default not set
-	SharedDirectory Sharing `yaml:"shared_directory"`
+	SharedDirectory Sharing `yaml:"shared_directory" words:"ok"`
 
 	// new and changed presets of AI coding CLIs for the agent steps of this workflow (see agents.md)
 	Agents *AgentPresets `yaml:"agents"`
@@ -119,9 +119,6 @@ const (
 	Standard  Mode = "standard"  // a list of commands
 	MapReduce Mode = "mapreduce" // an agent for each of many items
 )
-
-// Words returns what can be written.
-func (Mode) Words() []string { return check.Words(Standard, MapReduce) }
 
 // Phase is a list of steps that runs once.
 type Phase struct {
@@ -158,7 +155,7 @@ type Map struct {
 	MaxItems *int `yaml:"max_items" least:"0"` // maximum number of items; default all
 
 	// whether an empty selection is an `error` or `ok`; default `error`
-	OnEmpty OnEmpty `yaml:"on_empty"`
+	OnEmpty OnEmpty `yaml:"on_empty" words:"error ok"`
 
 	// number of items per agent, as the list `${items}`; default one, as `${item}`
 	Batch int `yaml:"batch" least:"1"`
@@ -223,7 +220,7 @@ type Map struct {
 	// what happens to the `produces` files of an attempt that failed or was interrupted: `keep`, `remove`, or
 	// `partial`, which appends `.partial` to their names; default `partial` for files (not directories) whose
 	// paths contain item values, `remove` with `atomic`
-	Incomplete Incomplete `yaml:"incomplete"`
+	Incomplete Incomplete `yaml:"incomplete" words:"keep remove partial"`
 
 	// the steps to run for each item; a list, or `{commands: [...]}`; required
 	AgentTemplate []Step `yaml:"agent_template" required:"true"`
@@ -327,7 +324,7 @@ type Input struct {
 	// format of the data; default from the file extension, else detected from the content
 	Format string `yaml:"format"`
 
-	Select Select `yaml:"select"` // which results of a job to use; default `success`
+	Select Select `yaml:"select" words:"success failed all"` // which results of a job to use; default `success`
 
 	// field separator of `format: csv`, or item terminator of `format: lines`; default `,`, or the end of a
 	// line
@@ -350,11 +347,6 @@ const (
 	PartialIncomplete Incomplete = "partial"
 )
 
-// Words returns what can be written.
-func (Incomplete) Words() []string {
-	return check.Words(KeepIncomplete, RemoveIncomplete, PartialIncomplete)
-}
-
 // OnEmpty is whether an empty selection is an error.
 type OnEmpty string
 
@@ -363,9 +355,6 @@ const (
 	EmptyIsError OnEmpty = "error"
 	EmptyIsOK    OnEmpty = "ok"
 )
-
-// Words returns what can be written.
-func (OnEmpty) Words() []string { return check.Words(EmptyIsError, EmptyIsOK) }
 
 // Select filters the results of an input job by status.
 type Select string
@@ -376,9 +365,6 @@ const (
 	SelectFailed  Select = "failed"  // those of items that failed for good; not of skipped ones
 	SelectAll     Select = "all"
 )
-
-// Words returns what can be written.
-func (Select) Words() []string { return check.Words(SelectSuccess, SelectFailed, SelectAll) }
 
 // Takes reports whether a result with this status is taken.
 func (s Select) Takes(status string) bool {
@@ -460,7 +446,7 @@ type Timeouts struct {
 	Agent SecondsOrVar `yaml:"agent_timeout_secs"`
 
 	// which timeouts apply: that of the item, those of its commands, or both; default hybrid
-	Policy TimeoutPolicy `yaml:"timeout_policy" case:"any"`
+	Policy TimeoutPolicy `yaml:"timeout_policy" case:"any" words:"per_agent per_command hybrid"`
 
 	// timeouts of commands without `timeout`
 	Commands map[string]time.Duration `yaml:"command_timeouts"`
@@ -480,9 +466,6 @@ const (
 	PerCommand TimeoutPolicy = "per_command" // the timeouts of its commands
 	Hybrid     TimeoutPolicy = "hybrid"      // both
 )
-
-// Words returns what can be written.
-func (TimeoutPolicy) Words() []string { return check.Words(PerAgent, PerCommand, Hybrid) }
 
 // EnvVar is one variable of an env block. Command or Choice, if set, takes the place of Value.
 type EnvVar struct {
@@ -602,7 +585,7 @@ type Parameter struct {
 	Name string
 
 	// what its values are; default the type of the default value, else string
-	Type ParameterType `yaml:"type"`
+	Type ParameterType `yaml:"type" words:"string number integer boolean array object"`
 
 	Default     json.RawMessage `yaml:"default"`     // its value when a run gives none; default none
 	Required    bool            `yaml:"required"`    // a run must give it; default false
@@ -621,12 +604,6 @@ const (
 	ArrayParameter   ParameterType = "array"
 	ObjectParameter  ParameterType = "object"
 )
-
-// Words returns what can be written.
-func (ParameterType) Words() []string {
-	return check.Words(StringParameter, NumberParameter, IntegerParameter, BooleanParameter, ArrayParameter,
-		ObjectParameter)
-}
 
 // Argument is the value of a parameter; nil if it has none.
 type Argument struct {

@@ -15,18 +15,18 @@ import (
 // Workspace says where the agents work, and what becomes of what they did. The zero Workspace is that of a
 // shared directory.
 type Workspace struct {
-	Mode WorkspaceMode `short:"true"`                // git, or shared or empty
-	Base string        `yaml:"base" text:"revision"` // revision from which the job starts; default HEAD
+	Mode WorkspaceMode `short:"true" words:"git shared"` // git, or shared or empty
+	Base string        `yaml:"base" text:"revision"`     // revision from which the job starts; default HEAD
 
 	// which changes of an item to use: `all`, including uncommitted ones, or only its `commits`; default all
-	Take Take `yaml:"take"`
+	Take Take `yaml:"take" words:"all commits"`
 
 	// what the result has for each item: a `merge` commit or a single `squash` commit; default merge
-	History History `yaml:"history"`
+	History History `yaml:"history" words:"merge squash"`
 
 	// merge order: `completion`, or `items`, so that the result does not depend on timing: with several slots,
 	// all items start from the same commit; default completion
-	Order Order `yaml:"order"`
+	Order Order `yaml:"order" words:"completion items"`
 
 	Setup []Step `yaml:"setup"` // steps to run once in each new workspace
 
@@ -60,17 +60,11 @@ const (
 	GitWorkspace    WorkspaceMode = "git"    // each in a repository of its own
 )
 
-// Words returns what can be written.
-func (WorkspaceMode) Words() []string { return check.Words(GitWorkspace, SharedWorkspace) }
-
 // Sharing says whether agents are meant to edit one directory at once.
 type Sharing string
 
 // SharingOK is the only Sharing that can be written.
 const SharingOK Sharing = "ok"
-
-// Words returns what can be written.
-func (Sharing) Words() []string { return check.Words(SharingOK) }
 
 // Isolated reports whether each agent has a workspace of its own.
 func (w Workspace) Isolated() bool { return w.Mode == GitWorkspace }
@@ -83,9 +77,6 @@ const (
 	TakeCommits Take = "commits"
 )
 
-// Words returns what can be written.
-func (Take) Words() []string { return check.Words(TakeAll, TakeCommits) }
-
 // History says what the result has for each item.
 type History string
 
@@ -94,9 +85,6 @@ const (
 	HistorySquash History = "squash"
 )
 
-// Words returns what can be written.
-func (History) Words() []string { return check.Words(HistoryMerge, HistorySquash) }
-
 // Order says in which order work is merged.
 type Order string
 
@@ -104,9 +92,6 @@ const (
 	OrderCompletion Order = "completion"
 	OrderItems      Order = "items"
 )
-
-// Words returns what can be written.
-func (Order) Words() []string { return check.Words(OrderCompletion, OrderItems) }
 
 // Verify is how what was merged is verified.
 type Verify struct {

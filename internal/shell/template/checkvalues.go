@@ -1,9 +1,9 @@
 package template
 
 import (
-	"slices"
 	"strconv"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -103,9 +103,7 @@ func (c *compiler) isTrusted(e *expr) bool {
 		return true
 	}
 	if len(e.steps) == 0 {
-		return c.names.root("item") && slices.Contains(
-			[]string{"item_index", "item_total", "attempt", "worker"}, e.root,
-		)
+		return c.names.root("item") && check.Among("item_index item_total attempt worker", e.root)
 	}
 	if len(e.steps) != 1 || e.def != nil {
 		return false
@@ -118,7 +116,6 @@ func (c *compiler) isTrusted(e *expr) bool {
 	case "workflow":
 		return true
 	}
-	return slices.Contains(
-		[]string{"exit_code", "success", "duration_ms"}, e.steps[0].key,
-	) && (e.root == "shell" || e.root == "claude" || e.root == "last" || e.root == "error")
+	return check.Among("exit_code success duration_ms", e.steps[0].key) &&
+		check.Among("shell claude last error", e.root)
 }

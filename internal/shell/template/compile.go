@@ -1,7 +1,6 @@
 package template
 
 import (
-	"fmt"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -73,15 +72,13 @@ func (c *compiler) warnInvalid(err error) {
 // analyze parses the text and finds the place of each ref in it.
 func (c *compiler) analyze() error {
 	if at := reservedForm().FindStringIndex(c.src); at != nil && len(c.refs) > 0 {
-		c.report(Error, at[0], finding{codeReserved, "names starting with PRODIGY_V are reserved"})
+		c.fail(at[0], codeReserved, "names starting with PRODIGY_V are reserved")
 		return c.failure()
 	}
 	if c.dialects == nil {
-		c.report(Error, c.firstOffset(), finding{
-			codeShellName,
-			fmt.Sprintf("placeholders are not supported in %s code; pass the value with env: (supported shells: sh, bash, dash, zsh, ksh, mksh)",
-				c.shell),
-		})
+		c.fail(c.firstOffset(), codeShellName,
+			"placeholders are not supported in %s code; pass the value with env: (supported shells: sh, bash, dash, zsh, ksh, mksh)",
+			c.shell)
 		return c.failure()
 	}
 	c.parseText = c.withSentinels()
@@ -92,10 +89,8 @@ func (c *compiler) analyze() error {
 			c.warnInvalid(err)
 			return nil
 		}
-		c.report(
-			Error, c.sourceOffset(shell.ErrorOffset(err)),
-			finding{codeShell, "this is not valid sh: " + c.restorePlaceholders(shell.ErrorText(err))},
-		)
+		c.fail(c.sourceOffset(shell.ErrorOffset(err)), codeShell, "this is not valid sh: %s",
+			c.restorePlaceholders(shell.ErrorText(err)))
 		return c.failure()
 	}
 	c.file = file
@@ -143,8 +138,9 @@ func CompileConstant(src string, n Names, interpreter string) (string, error) {
 		case unknownRef, short:
 			b.WriteString(r.written)
 		default:
-			c.report(Error, r.start, finding{codeShellName, fmt.Sprintf(
-				"%s cannot be inserted into %s code: pass it with the step's env and read the variable there, or use $%s for the literal text", r.written, interpreter, r.written)})
+			c.fail(r.start, codeShellName,
+				"%s cannot be inserted into %s code: pass it with the step's env and read the variable there, or use $%s for the literal text",
+				r.written, interpreter, r.written)
 		}
 	}
 	b.WriteString(src[last:])

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,6 +76,11 @@ func (c *compiler) report(severity Severity, offset int, f finding) {
 	if !slices.Contains(c.diags, d) {
 		c.diags = append(c.diags, d)
 	}
+}
+
+// fail reports an error.
+func (c *compiler) fail(offset int, code, format string, args ...any) {
+	c.report(Error, offset, finding{code, fmt.Sprintf(format, args...)})
 }
 
 // failure returns the errors found so far as one error.
@@ -180,7 +186,7 @@ func (c *compiler) sentinelsIn(text string) []span {
 // scan finds the refs. A text that holds what no shell can take is refused here.
 func (c *compiler) scan() error {
 	if at := strings.IndexByte(c.src, 0); at >= 0 {
-		c.report(Error, at, finding{codeNUL, "the script contains a NUL byte"})
+		c.fail(at, codeNUL, "the script contains a NUL byte")
 		return c.failure()
 	}
 	c.run()

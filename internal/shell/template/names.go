@@ -48,41 +48,28 @@ type Name struct {
 	Seen bool
 }
 
-// frame holds some of the names, with a pointer to the others. After Packed, each frame holds more names than all those
-// above it together, so a look-up visits few of them.
+// frame holds some of the names, with a pointer to the others. Each frame holds more names than all those above it
+// together, so a look-up visits few of them.
 type frame struct {
 	names map[string]Name
 	below *frame
 }
 
-// With returns n and one name more. A name that n has already is both.
+// With returns n and one name more. A name that n has already is both. It merges the frames on top as long as the next
+// one holds no more names than those above it: a name is copied only a logarithmic number of times.
 func (n Names) With(name string, is Name) Names {
 	if had, ok := n.Lookup(name); ok {
 		is = had.and(is)
 	}
-	n.top = &frame{names: map[string]Name{name: is}, below: n.top}
-	return n
-}
-
-// Packed returns n in few frames, for a caller that adds many names one by one. It merges the frames on top as long as
-// the next one holds no more names than those above it: a name is copied only a logarithmic number of times.
-func (n Names) Packed() Names {
-	size, last := 0, n.top
-	for f := n.top; f != nil && (size == 0 || len(f.names) <= size); f = f.below {
-		size, last = size+len(f.names), f
-	}
-	if last == n.top {
-		return n
-	}
-	merged := make(map[string]Name, size)
-	for f := n.top; f != last.below; f = f.below {
-		for name, is := range f.names {
-			if _, nearer := merged[name]; !nearer {
-				merged[name] = is
+	names, below := map[string]Name{name: is}, n.top
+	for ; below != nil && len(below.names) <= len(names); below = below.below {
+		for name, is := range below.names {
+			if _, nearer := names[name]; !nearer {
+				names[name] = is
 			}
 		}
 	}
-	n.top = &frame{names: merged, below: last.below}
+	n.top = &frame{names, below}
 	return n
 }
 

@@ -12,8 +12,8 @@ func TestNamesAreNotChangedByWhatIsAddedToThem(t *testing.T) {
 	var before []Names
 	for i := range 100 {
 		before = append(before, n)
-		_ = n.With("branch"+strconv.Itoa(i), Name{Root: true}).Packed()
-		n = n.With("n"+strconv.Itoa(i), Name{Declared: true}).Packed()
+		_ = n.With("branch"+strconv.Itoa(i), Name{Root: true})
+		n = n.With("n"+strconv.Itoa(i), Name{Declared: true})
 	}
 	for i, at := range before {
 		if got := len(at.all()); got != i {

@@ -20,6 +20,7 @@ const opaqueName = "PRODIGY_X"
 // nestedCode is code for another shell, rebuilt from the quotes it is written in. For sh -c 'echo "${item.a}"' the text
 // is echo "${PRODIGY_V0}", and the ref has the quotes '…'.
 type nestedCode struct {
+	c    *compiler
 	text strings.Builder
 
 	// quotes are those around each ref in the words that hold the code.
@@ -106,12 +107,12 @@ func isAssignment(word *syntax.Word) bool {
 // codes walks the nested code of a command.
 func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.Redirect) {
 	for _, args := range plan.Codes {
-		code := newNestedCode()
+		code := w.newNestedCode()
 		for n, i := range args.Args {
 			if n > 0 {
 				code.text.WriteByte(' ')
 			}
-			code.addParts(w.c, words[i].Parts, unquoted)
+			code.addParts(words[i].Parts, unquoted)
 		}
 		w.inside(code, args)
 		if !args.Child || len(args.Args) != 1 {
@@ -130,12 +131,12 @@ func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.R
 	}
 	// Of the code that a shell reads, only what stands here can be walked. A pipe is left to checkValues.
 	for _, r := range redirs {
-		code := newNestedCode()
+		code := w.newNestedCode()
 		switch {
 		case r.Op == syntax.WordHdoc:
-			code.addParts(w.c, r.Word.Parts, unquoted)
+			code.addParts(r.Word.Parts, unquoted)
 		case r.Hdoc != nil:
-			code.addHeredoc(w.c, r)
+			code.addHeredoc(r)
 		default:
 			continue
 		}
@@ -170,8 +171,8 @@ func (w *walker) inside(code *nestedCode, args shell.Code) {
 	w.takeOver(code, inner)
 }
 
-func newNestedCode() *nestedCode {
-	return &nestedCode{quotes: map[int]quoting{}, escaped: map[int]bool{}}
+func (w *walker) newNestedCode() *nestedCode {
+	return &nestedCode{c: w.c, quotes: map[int]quoting{}, escaped: map[int]bool{}}
 }
 
 // refuseOpaque refuses refs whose place in the code nobody can know.
@@ -254,26 +255,26 @@ func (w *walker) takeOver(code *nestedCode, inner *walker) {
 }
 
 // addParts adds the parts of a word as the shell outside passes them on.
-func (n *nestedCode) addParts(c *compiler, parts []syntax.WordPart, q quoting) {
+func (n *nestedCode) addParts(parts []syntax.WordPart, q quoting) {
 	for _, part := range parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
 			// A ref in it stands behind a backslash that the shell outside takes away.
 			text := shell.Unescape(p.Value, map[quoting]string{double: shell.InDouble, heredoc: shell.InHeredoc}[q])
-			n.addText(c, text, q)
-			for _, at := range c.sentinelsIn(text) {
+			n.addText(text, q)
+			for _, at := range n.c.sentinelsIn(text) {
 				n.escaped[at.ref] = true
 			}
 		case *syntax.SglQuoted:
 			if p.Dollar {
-				n.addText(c, shell.UnescapeAnsi(p.Value), ansi)
+				n.addText(shell.UnescapeAnsi(p.Value), ansi)
 				continue
 			}
-			n.addText(c, p.Value, single)
+			n.addText(p.Value, single)
 		case *syntax.DblQuoted:
-			n.addParts(c, p.Parts, double)
+			n.addParts(p.Parts, double)
 		case *syntax.ParamExp:
-			n.addParam(c, p, q)
+			n.addParam(p, q)
 		default:
 			n.addOuter()
 		}
@@ -287,31 +288,31 @@ func (n *nestedCode) addOuter() {
 }
 
 // addText adds text with its sentinels, which stood in quotes q.
-func (n *nestedCode) addText(c *compiler, text string, q quoting) {
+func (n *nestedCode) addText(text string, q quoting) {
 	n.text.WriteString(text)
-	for _, at := range c.sentinelsIn(text) {
+	for _, at := range n.c.sentinelsIn(text) {
 		n.quotes[at.ref] = q
 	}
 }
 
 // addParam adds the sentinel of a ref. The result of an expansion of the shell outside is not known.
-func (n *nestedCode) addParam(c *compiler, p *syntax.ParamExp, q quoting) {
-	if i := c.refOf(p); i >= 0 && p.Exp == nil {
-		n.addText(c, sentinel(i), q)
+func (n *nestedCode) addParam(p *syntax.ParamExp, q quoting) {
+	if i := n.c.refOf(p); i >= 0 && p.Exp == nil {
+		n.addText(sentinel(i), q)
 		return
 	}
 	n.addOuter()
-	for _, at := range c.sentinelsIn(sourceOf(p)) {
+	for _, at := range n.c.sentinelsIn(sourceOf(p)) {
 		n.hidden = append(n.hidden, at.ref)
 	}
 }
 
-func (n *nestedCode) addHeredoc(c *compiler, r *syntax.Redirect) {
+func (n *nestedCode) addHeredoc(r *syntax.Redirect) {
 	if shell.IsQuoted(r.Word) {
 		if body := shell.HeredocText(r); body != nil {
-			n.addText(c, body.Value, quotedHeredoc)
+			n.addText(body.Value, quotedHeredoc)
 		}
 		return
 	}
-	n.addParts(c, r.Hdoc.Parts, heredoc)
+	n.addParts(r.Hdoc.Parts, heredoc)
 }

@@ -60,7 +60,7 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 		if open, ends := strings.CutSuffix(u.written, ".}"); ends {
 			message = fmt.Sprintf("%s needs a field name: %s.name}", u.written, open)
 		}
-		c.report(Error, u.offset, finding{codePlaceholder, message})
+		c.fail(u.offset, codePlaceholder, "%s", message)
 	}
 	p.pieces = append(p.pieces, constant(constantText(src[last:])))
 	for _, d := range c.diags {
@@ -86,7 +86,7 @@ func (c *compiler) refuseUnknown(early bool) {
 				c.refs, &ref{kind: literal, start: u.offset, end: u.offset + len(u.written), written: u.written},
 			)
 		default:
-			c.report(Error, u.offset, finding{codeUnknown, text + asText(u.written)})
+			c.fail(u.offset, codeUnknown, "%s%s", text, asText(u.written))
 		}
 	}
 	slices.SortFunc(c.refs, func(a, b *ref) int { return cmp.Compare(a.start, b.start) })
@@ -134,11 +134,6 @@ func (p *Plain) Data(n Names) (written string, ok bool) {
 		}
 	}
 	return "", false
-}
-
-// Uses reports whether the text holds a placeholder whose root is this name.
-func (p *Plain) Uses(root string) bool {
-	return slices.ContainsFunc(p.slots, func(s slot) bool { return s.expr.root == root })
 }
 
 // Bind returns the text with its values. The error is a *BindError.
@@ -208,7 +203,7 @@ func CompileExpression(inner string, n Names) (*Expression, error) {
 		if shell.IsName(inner) {
 			text, _ = c.unknown(src, inner)
 		}
-		c.report(Error, 0, finding{codeUnknown, text})
+		c.fail(0, codeUnknown, "%s", text)
 		return nil, c.failure()
 	}
 	r := c.refs[0]

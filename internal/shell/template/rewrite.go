@@ -30,9 +30,8 @@ func (c *compiler) assemble() (*Template, error) {
 	}
 	pieces, ok := merge(c.parseText, edits)
 	if !ok {
-		c.report(
-			Error, c.firstOffset(), finding{codeInternal, "internal error: placeholders in this text cannot be told apart; please report this"},
-		)
+		c.fail(c.firstOffset(), codeInternal,
+			"internal error: placeholders in this text cannot be told apart; please report this")
 	}
 	if err := c.failure(); err != nil {
 		return nil, err
@@ -164,10 +163,7 @@ func (c *compiler) resolve(r *ref) (script, shown piece) {
 // escaped leaves \${…} to the shell, which makes text of it.
 func (c *compiler) escaped(r *ref, p place) piece {
 	if p.backquotes > 0 && r.kind == dotted {
-		c.report(Error, r.start, finding{
-			codeEscaped,
-			r.written + " follows a backslash in backquotes; use $(...)",
-		})
+		c.fail(r.start, codeEscaped, "%s follows a backslash in backquotes; use $(...)", r.written)
 	}
 	if r.kind == simple || r.kind == short {
 		c.nativeUse(r.expr.root, quoteContext{}, false, p.child)
@@ -186,7 +182,7 @@ func (c *compiler) unknownRef(r *ref, p place) piece {
 		return constant(r.written)
 	}
 	if r.meant {
-		c.report(Error, r.start, finding{r.fault.code, r.fault.text + asText(r.written)})
+		c.fail(r.start, r.fault.code, "%s%s", r.fault.text, asText(r.written))
 		return constant(r.written)
 	}
 	return c.asWritten(r)

@@ -26,10 +26,10 @@ var testNames = namesOf([]string{"item", "map", "env", "shell", "build-step"}, [
 func namesOf(roots, declared []string) Names {
 	var n Names
 	for _, name := range roots {
-		n = n.With(name, Name{Root: true}).Packed()
+		n = n.With(name, Name{Root: true})
 	}
 	for _, name := range declared {
-		n = n.With(name, Name{Declared: true}).Packed()
+		n = n.With(name, Name{Declared: true})
 	}
 	return n
 }

@@ -3,6 +3,7 @@ package template
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"prodigy/internal/rawjson"
 )
@@ -63,19 +64,11 @@ func (v Value) Field(key string) (Value, bool) {
 
 // element returns the n-th element of an array, from 0, or from -1 at the end.
 func (v Value) element(n int) (Value, bool) {
-	if n < 0 && v.isArray() {
-		all := v.elements()
-		if n += len(all); n >= 0 {
-			return all[n], true
-		}
+	if n < 0 {
+		n += len(slices.Collect(rawjson.Elements(v.raw)))
 	}
-	for raw := range rawjson.Elements(v.raw) {
-		if n == 0 {
-			return JSON(raw), true
-		}
-		n--
-	}
-	return Value{}, false
+	raw := rawjson.Element(v.raw, n)
+	return JSON(raw), raw != nil
 }
 
 // elements returns the elements of an array. Anything else is a list of itself; null and an empty text are no elements.

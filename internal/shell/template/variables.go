@@ -1,7 +1,6 @@
 package template
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -206,10 +205,8 @@ func (c *compiler) finishExports() {
 	}
 	for _, n := range c.natives {
 		if c.rootUses[n.name] && !c.sets[n.name] {
-			c.report(Error, n.offset, finding{
-				codePlaceholder,
-				fmt.Sprintf("%s applies a shell operator to a prodigy value; assign it to a shell variable first: v=${%s}", n.written, n.name),
-			})
+			c.fail(n.offset, codePlaceholder,
+				"%s applies a shell operator to a prodigy value; assign it to a shell variable first: v=${%s}", n.written, n.name)
 		}
 	}
 }

@@ -182,8 +182,7 @@ func (w *walker) param(p *syntax.ParamExp, s quoteContext) {
 		// It must be the plain expansion that withSentinels wrote, and stand where it was written. Anything else means
 		// that the parser read the text in another way than we did.
 		r := w.c.refs[i]
-		pure := !p.Short && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil &&
-			p.Exp == nil && p.Names == 0
+		pure := shell.IsPlainExpansion(p) && !p.Width && p.Names == 0
 		moved := w.depth == 0 && w.backquotes == 0 && int(p.Pos().Offset()) != r.parseStart
 		if !pure || moved {
 			s.fault = finding{codeInternal, "cannot be analyzed here; please report this"}
