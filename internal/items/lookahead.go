@@ -2,6 +2,7 @@ package items
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"regexp"
 )
@@ -126,3 +127,13 @@ func (f *peekReader) failure() error {
 type readerFunc func(b []byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// during returns a reader of in that looks at ctx before each read, and ends with it.
+func during(ctx context.Context, in io.Reader) io.Reader {
+	return readerFunc(func(b []byte) (int, error) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		return in.Read(b)
+	})
+}

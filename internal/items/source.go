@@ -318,12 +318,7 @@ func (s source) eachOfFile(ctx context.Context, p path, emit func([]byte) error)
 	}
 	defer check.Quietly(file.Close)
 
-	return s.data(ctx, readerFunc(func(b []byte) (int, error) {
-		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-		return file.Read(b)
-	}), p, emit)
+	return s.data(ctx, during(ctx, file), p, emit)
 }
 
 // data calls emit with what the path selects in the data that in has of the source. Of several errors the first in this

@@ -9,10 +9,5 @@ import (
 
 // interruptible checks ctx before each read: on this system, a read cannot be interrupted.
 func interruptible(ctx context.Context, in io.Reader) (_ io.Reader, done func(), _ error) {
-	return readerFunc(func(b []byte) (int, error) {
-		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-		return in.Read(b)
-	}), func() {}, nil
+	return during(ctx, in), func() {}, nil
 }

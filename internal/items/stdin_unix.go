@@ -33,10 +33,7 @@ func interruptible(ctx context.Context, in io.Reader) (_ io.Reader, done func(),
 		if err := await(file.Fd(), woken.Fd()); err != nil {
 			return 0, err
 		}
-		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-		return file.Read(b)
+		return during(ctx, file).Read(b)
 	}), done, nil
 }
 

@@ -238,7 +238,7 @@ type callOptions struct {
 	Delay time.Duration `yaml:"delay"`           // delay before the first retry; default 0s
 
 	// how the delay grows: not at all, n·delay, or delay·2^(n−1); default fixed
-	Backoff retry.Strategy `yaml:"backoff"`
+	Backoff retry.Strategy `yaml:"backoff" words:"fixed linear exponential"`
 
 	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // timeout of one attempt; default none
 	MaxDelay time.Duration `yaml:"max_delay"`              // maximum delay; default 30s
@@ -253,11 +253,7 @@ func (r *reader) callOptions(s *Step, step *block, e entry) {
 			return
 		}
 	}
-	keys := r.fields(&o)
-	keys.read("backoff", into(&o.Backoff, func(e entry) (retry.Strategy, bool) {
-		return word(r, e, retry.Fixed, retry.Linear, retry.Exponential)
-	}))
-	b := r.block(e.name, e, keys)
+	b := r.block(e.name, e, r.fields(&o))
 	if b == nil {
 		return
 	}

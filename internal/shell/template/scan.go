@@ -203,7 +203,7 @@ func (s *scanner) prefixed(i int) int {
 		s.add(dotted, i, closing(s.src, i), &expr{root: name}, finding{codePlaceholder, fault})
 		return closing(s.src, i)
 	default:
-		s.natives = append(s.natives, nativeUse{name, i, s.src[i:closing(s.src, i)]})
+		s.native(name, i)
 	}
 	return end
 }
@@ -218,7 +218,7 @@ func (s *scanner) ours(i, nameEnd int) int {
 		!(isColonName(rest) && s.names.root(name) && !s.names.declared(name)) {
 		e, end, fault := parseExpr(s.src, i, nameEnd)
 		if !strings.HasPrefix(rest, ":-") || fault.code != "" {
-			s.natives = append(s.natives, nativeUse{name, i, s.src[i:closing(s.src, i)]})
+			s.native(name, i)
 			return nameEnd
 		}
 		s.add(simple, i, end, e, finding{})
@@ -268,6 +268,11 @@ func (s *scanner) field(e *expr, written string) finding {
 		hint = e.root + " has " + strings.Join(is.Fields, ", ")
 	}
 	return finding{codeUnknown, "unknown value " + written + " (" + hint + ")"}
+}
+
+// native leaves the expansion at i of a name of prodigy to the shell.
+func (s *scanner) native(name string, i int) {
+	s.natives = append(s.natives, nativeUse{name, i, s.src[i:closing(s.src, i)]})
 }
 
 func (s *scanner) add(kind refKind, start, end int, e *expr, fault finding) {
