@@ -37,27 +37,27 @@ func (c *compiler) condition(s *step, n template.Names) *condition {
 
 // holds reports whether the condition is met. A term without a value is null.
 func (c *condition) holds(r template.Resolver) (bool, error) {
-	operands := make([]filter.Operand, len(c.terms))
+	operands := make([]filter.Value, len(c.terms))
 	for i, t := range c.terms {
 		var err error
 		if operands[i], err = t.operand(r); err != nil {
 			return false, err
 		}
 	}
-	return c.parsed.Holds(func(i int) filter.Operand { return operands[i] }), nil
+	return c.parsed.Holds(func(i int) filter.Value { return operands[i] }), nil
 }
 
-func (t term) operand(r template.Resolver) (filter.Operand, error) {
+func (t term) operand(r template.Resolver) (filter.Value, error) {
 	if t.text != nil {
 		text, err := t.text.Bind(r)
 		return filter.Untyped(text), err
 	}
 	v, ok, err := t.single.Value(r)
 	if !ok || err != nil {
-		return filter.Operand{}, err
+		return filter.Value{}, err
 	}
 	if doc, ok := v.Document(); ok {
-		return filter.Typed(doc), nil
+		return filter.ValueOf(doc), nil
 	}
 	return filter.Untyped(v.String()), nil
 }

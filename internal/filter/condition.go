@@ -1,9 +1,6 @@
 package filter
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "strings"
 
 // Condition is an expression in the language of filters over the variables of a step. It may be used by
 // several goroutines at once. A variable is written bare, as in build.success, or as ${build.success}; in a
@@ -53,20 +50,11 @@ func unwrapped(src string) (inner string, at int, ok bool) {
 		strings.Contains(strings.TrimSpace(inner), " ")
 }
 
-// Holds reports whether the condition is true. operand returns the value of a term by its index.
-func (c *Condition) Holds(operand func(term int) Operand) bool {
-	find := func(path []step) (Value, bool) {
-		return operand(path[0].index).value, true
-	}
-	return c.root.holds(find)
+// Holds reports whether the condition is true. value returns that of a term by its index.
+func (c *Condition) Holds(value func(term int) Value) bool {
+	return c.root.holds(func(path []step) (Value, bool) { return value(path[0].index), true })
 }
 
-// Operand is the value of a term. The zero Operand is null.
-type Operand struct{ value Value }
-
-// Typed returns the operand of a JSON document, which must be valid.
-func Typed(raw json.RawMessage) Operand { return Operand{ValueOf(raw)} }
-
-// Untyped returns the operand of a text that nothing is known of, as the output of a command: where it meets
+// Untyped returns the value of a text that nothing is known of, as the output of a command: where it meets
 // a number or a boolean it is one, if it is spelled like one.
-func Untyped(s string) Operand { return Operand{Value{kind: Text, text: s, untyped: true}} }
+func Untyped(s string) Value { return Value{kind: Text, text: s, untyped: true} }

@@ -133,34 +133,34 @@ func (r *resolver) holds(text string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	operands := make([]filter.Operand, len(parsed.Terms))
+	operands := make([]filter.Value, len(parsed.Terms))
 	for i, t := range parsed.Terms {
 		if operands[i], err = r.operand(t); err != nil {
 			return false, err
 		}
 	}
-	return parsed.Holds(func(i int) filter.Operand { return operands[i] }), nil
+	return parsed.Holds(func(i int) filter.Value { return operands[i] }), nil
 }
 
 // operand returns one side of a comparison: a text with its placeholders filled, or the value of an expression.
-func (r *resolver) operand(t filter.Term) (filter.Operand, error) {
+func (r *resolver) operand(t filter.Term) (filter.Value, error) {
 	if t.Text {
 		text, err := r.known.bind(workflow.Text{Value: t.Src})
 		return filter.Untyped(text), err
 	}
 	single, err := template.CompileExpression(t.Src, r.known.early())
 	if err != nil {
-		return filter.Operand{}, err
+		return filter.Value{}, err
 	}
 	v, ok, err := single.Value(r.known)
 	if err == nil && !ok && r.o.Purpose == ToRun && slices.Contains(r.known.names, t.Src) {
 		err = fmt.Errorf("%s is not available yet: commands with cache: true run before the job starts", t.Src)
 	}
 	if !ok || err != nil {
-		return filter.Operand{}, err
+		return filter.Value{}, err
 	}
 	if doc, ok := v.Document(); ok {
-		return filter.Typed(doc), nil
+		return filter.ValueOf(doc), nil
 	}
 	return filter.Untyped(v.String()), nil
 }

@@ -39,11 +39,11 @@ func (r *reader) load(data []byte) *yaml.Node {
 }
 
 func (r *reader) reportEmpty() {
-	if r.w == nil {
-		r.failAt(Pos{1, 1}, "the file is empty")
-		return
+	text := "the file is empty"
+	if r.w != nil {
+		text += ": it must be a mapping or a list of steps"
 	}
-	r.failAt(Pos{1, 1}, "the file is empty: it must be a mapping or a list of steps")
+	r.failAt(Pos{1, 1}, "%s", text)
 }
 
 // reportSyntax reports an error of the YAML parser at the line of the mistake. The parser itself often names

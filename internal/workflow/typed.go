@@ -209,11 +209,14 @@ func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) 
 
 // enum reads one of a few words.
 func (r *reader) enum(e entry, v reflect.Value, words []string, tag reflect.StructTag) bool {
-	read := r.oneOf
-	if tag.Get("case") == "any" {
-		read = r.anyCase
+	written := check.Fold(e.value.Value)
+	for _, word := range words {
+		if tag.Get("case") == "any" && check.Fold(word) == written {
+			v.SetString(word)
+			return true
+		}
 	}
-	word, ok := read(e, words)
+	word, ok := r.oneOf(e, words)
 	v.SetString(word)
 	return ok
 }

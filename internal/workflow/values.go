@@ -61,20 +61,6 @@ func (r *reader) oneOf(e entry, words []string) (string, bool) {
 	return s, ok
 }
 
-// anyCase reads one of a few words, written as per_agent, PerAgent, per-agent or PER_AGENT.
-func (r *reader) anyCase(e entry, words []string) (string, bool) {
-	s, ok := r.text(e)
-	if !ok {
-		return "", false
-	}
-	for _, w := range words {
-		if check.Fold(s) == check.Fold(w) {
-			return w, true
-		}
-	}
-	return r.oneOf(e, words)
-}
-
 func (r *reader) boolean(e entry) (v, ok bool) {
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
 		r.wrongType(e, "true or false")
