@@ -228,7 +228,7 @@ func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) er
 	if err := s.writeRef(headRef, want[0]); err != nil { // or what an agent commits would be fetched into the hub with all that it is built on
 		return err
 	}
-	if in.gitDir != s.store {
+	if in.dir != s.store {
 		return nil
 	}
 	return in.do(ctx, "update-ref", "refs/have/"+s.record.Base, s.record.Base)

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -323,7 +322,7 @@ func count(text string) int {
 // when git cannot sign, for instance, the agent is not to blame.
 func (s *Space) commitAmong(ctx context.Context, w workspace, tree, message string, parents ...string) (string, error) {
 	p := s.hub()
-	p.env = append(slices.Clip(p.env), "GIT_OBJECT_DIRECTORY="+filepath.Join(w.gitDir(), "objects"))
+	p.env = append(p.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(w.gitDir(), "objects"))
 	commit, err := s.commitTree(ctx, p, tree, message, parents...)
 	if err == nil {
 		return commit, nil

@@ -121,42 +121,13 @@ func parseVersion(out string) (major, minor int, ok bool) {
 type place struct {
 	*git
 	dir string
-	// gitDir is the repository. It is found from dir if it is empty.
-	gitDir   string
-	workTree string
-	// identity and date are those of commits. The zero ones leave them to git.
-	identity identity
-	date     time.Time
-	env      []string
+	// env is what a command gets besides the environment of the run. Without GIT_DIR the repository is that of dir.
+	env []string
 	// stdin is read instead of the input that is given, and stdout gets the output instead of the caller. Both may be
 	// nil.
 	stdin, stdout *os.File
 	// most is how many bytes a command may print if none are kept; else mostOutput counts.
 	most int
-}
-
-// environ returns what a command gets besides the environment of the run.
-func (p place) environ() []string {
-	env := slices.Clone(p.env)
-	if p.gitDir != "" {
-		env = append(env, "GIT_DIR="+p.gitDir)
-	}
-	if p.workTree != "" {
-		env = append(env, "GIT_WORK_TREE="+p.workTree)
-	}
-	if p.dir != "" {
-		env = append(env, "PWD="+p.dir) // for what git runs: filters, drivers, programs that sign
-	}
-	if p.identity != (identity{}) {
-		env = append(env,
-			"GIT_AUTHOR_NAME="+p.identity.Name, "GIT_AUTHOR_EMAIL="+p.identity.Email,
-			"GIT_COMMITTER_NAME="+p.identity.Name, "GIT_COMMITTER_EMAIL="+p.identity.Email)
-	}
-	if !p.date.IsZero() {
-		date := fmt.Sprintf("@%d +0000", p.date.Unix())
-		env = append(env, "GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date)
-	}
-	return env
 }
 
 // gitError is a git command that ended with an exit code that is no answer.
@@ -256,7 +227,7 @@ func (p place) run(
 	stderr := process.Capture{Limit: 16 << 10}
 	c := process.Command{
 		Path: p.path, Argv: slices.Concat([]string{"git"}, p.flags, args), Dir: p.dir,
-		Env:   append(slices.Clip(p.git.environ), p.environ()...),
+		Env:   slices.Concat(p.environ, p.env, []string{"PWD=" + p.dir}), // PWD is for filters, drivers, and what signs
 		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: p.register,
 		Expiry: expiry,
 	}

@@ -202,6 +202,14 @@ type identity struct {
 	Email string `json:"email"`
 }
 
+// environ is what commands get that look at objects as they are, and commit as somebody.
+func (i identity) environ() []string {
+	return []string{
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_AUTHOR_NAME=" + i.Name, "GIT_AUTHOR_EMAIL=" + i.Email,
+		"GIT_COMMITTER_NAME=" + i.Name, "GIT_COMMITTER_EMAIL=" + i.Email,
+	}
+}
+
 func (s *Space) hubDir() string      { return filepath.Join(s.GitDir, "hub") }
 func (s *Space) templateDir() string { return filepath.Join(s.GitDir, "template") }
 func (c Config) recordFile() string  { return filepath.Join(c.GitDir, "start.json") }
@@ -209,12 +217,12 @@ func (c Config) recordFile() string  { return filepath.Join(c.GitDir, "start.jso
 // hub is the place of commands that work on the objects of the job.
 func (s *Space) hub() place {
 	p := s.git.bare(s.hubDir())
-	p.identity, p.env = s.record.Identity, []string{"GIT_NO_REPLACE_OBJECTS=1"}
+	p.env = append(p.env, s.record.Identity.environ()...)
 	return p
 }
 
 // bare is the place of commands that work on a repository without a working tree.
-func (g *git) bare(dir string) place { return place{git: g, dir: dir, gitDir: dir} }
+func (g *git) bare(dir string) place { return place{git: g, dir: dir, env: []string{"GIT_DIR=" + dir}} }
 
 const headRef = "refs/heads/job" // in the hub
 

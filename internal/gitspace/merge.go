@@ -105,7 +105,10 @@ func (s *Space) mergeOne(
 		parents = parents[:1]
 	}
 	p := s.hub()
-	p.date = w.Date
+	if !w.Date.IsZero() {
+		date := fmt.Sprintf("@%d +0000", w.Date.Unix())
+		p.env = append(p.env, "GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date)
+	}
 	message := fmt.Sprintf("%s: %s\n\nProdigy-Job: %s\n%s: %s\nProdigy-Attempt: %d\n", term.OneLine(s.Workflow),
 		term.OneLine(w.ItemID), s.JobID, itemTrailer, trailerValue(w.ItemID), w.Attempt)
 	commit, err = s.commitTree(ctx, p, tree, message, parents...)
@@ -139,7 +142,8 @@ func (s *Space) mergeTree(
 	}
 	// In a bare repository merge-tree sees no .gitattributes, so it gets a working tree that has nothing else.
 	p := s.hub()
-	p.dir, p.workTree = s.attributesDir(), s.attributesDir()
+	p.dir = s.attributesDir()
+	p.env = append(p.env, "GIT_WORK_TREE="+p.dir)
 	args := []string{"merge-tree", "--write-tree", "--messages", "--name-only", "-z"}
 	if s.git.mergeBase {
 		// Without it git looks for the base among all that was merged since, which costs more with every merge.

@@ -40,10 +40,8 @@ func (w workspace) gitDir() string { return filepath.Join(w.dir, ".git") }
 
 // place is for commands of this package in the workspace.
 func (s *Space) in(w workspace) place {
-	return place{
-		git: &s.git, dir: w.dir, gitDir: w.gitDir(), workTree: w.dir, identity: s.record.Identity,
-		env: []string{"GIT_NO_REPLACE_OBJECTS=1"},
-	}
+	env := append(s.record.Identity.environ(), "GIT_DIR="+w.gitDir(), "GIT_WORK_TREE="+w.dir)
+	return place{git: &s.git, dir: w.dir, env: env}
 }
 
 // start returns the directory in which commands begin, and makes it when the commit does not have it.
