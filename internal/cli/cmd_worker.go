@@ -148,6 +148,7 @@ func (o *workerOptions) run(ctx context.Context, con *console, _ []string) error
 		cancelKill()
 	}()
 	err = con.backend.Work(kill, fleet.WorkerOptions{
+		Machine: limit.MachineNow,
 		Address: o.broker.found, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
 		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir,
 		Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,

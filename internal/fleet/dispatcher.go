@@ -222,9 +222,16 @@ func (d *Dispatcher) Update(w WorkerStatus, now time.Time) (over []int64, again 
 		over, again = d.reconcile(s, w, now)
 		delete(d.expected, w.Instance)
 	}
-	d.enqueueReady(s)
-	if w.Gone {
-		d.workerGone(s)
+	if !s.queued && s.given < s.credit {
+		s.queued = true
+		d.ready = append(d.ready, s)
+	}
+	if w.Gone { // it is forgotten when nothing of it is out: what is, is lost after a lease
+		d.setSlots(s, 0)
+		delete(d.expected, s.instance)
+		if len(s.flights) == 0 {
+			d.forget(s)
+		}
 	}
 	d.releaseAdopted()
 	return over, again
@@ -279,42 +286,19 @@ func (d *Dispatcher) reconcile(s *workerState, w WorkerStatus, now time.Time) (o
 			again = true
 		}
 	}
-	d.requeue(s, back)
-	return over, again
-}
-
-// requeue puts attempts that were given to a worker back at the head of the queue.
-func (d *Dispatcher) requeue(s *workerState, tokens []int64) {
-	slices.Sort(tokens)
-	for _, token := range tokens {
+	slices.Sort(back)
+	for _, token := range back {
 		d.flights[token].at = nil
 		delete(s.flights, token)
 	}
-	d.queue = append(tokens, d.queue...)
-}
-
-// workerGone gives no more to a worker that has ended. It is forgotten when nothing of it is out: what is, is lost
-// after a lease.
-func (d *Dispatcher) workerGone(s *workerState) {
-	d.setSlots(s, 0)
-	delete(d.expected, s.instance)
-	if len(s.flights) == 0 {
-		d.forget(s)
-	}
+	d.queue = append(back, d.queue...)
+	return over, again
 }
 
 func (d *Dispatcher) forget(s *workerState) {
 	s.credit = s.given
 	d.setSlots(s, 0)
 	delete(d.workers, s.instance)
-}
-
-// enqueueReady puts a worker among those that are given attempts, if it takes any.
-func (d *Dispatcher) enqueueReady(s *workerState) {
-	if !s.queued && s.given < s.credit {
-		s.queued = true
-		d.ready = append(d.ready, s)
-	}
 }
 
 // releaseAdopted queues the adopted attempts, once all workers that might have had them have said what they hold.

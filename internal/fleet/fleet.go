@@ -167,7 +167,7 @@ type WorkerOptions struct {
 	Environ []string
 	// what this machine must have left for an attempt to begin, besides those of the job
 	Guards  limit.Guards
-	Machine func(dirs ...string) (limit.Machine, error) // measures that, if not limit.MachineNow
+	Machine func(dirs ...string) (limit.Machine, error) // measures that
 	Grace   time.Duration
 	Watcher []string // as mapreduce.Config.Watcher
 	Say     func(text string)

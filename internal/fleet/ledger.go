@@ -15,7 +15,7 @@ import (
 // What a coordinator has to do after it has called methods of a Ledger is what Effects returns.
 type Ledger struct {
 	*Dispatcher
-	Halted   bool // nothing begins any more
+	Halted   bool // nothing begins any more, and what no worker has is given back
 	Detached bool // some attempts may still run when the coordinator ends
 
 	members map[string]bool // instances that are on disk as members: nobody else is given anything
@@ -104,9 +104,6 @@ var (
 	errStopping = errors.New("the job is stopping")
 	errPaused   = errors.New("the job is paused")
 )
-
-// Halt gives back what no worker has, now and from now on.
-func (l *Ledger) Halt() { l.Halted = true }
 
 // TakeBack gives back what no worker has.
 func (l *Ledger) TakeBack() { l.giveBack(errPaused) }
@@ -197,11 +194,12 @@ func (l *Ledger) Joined(n int, written bool, now time.Time) {
 	}
 }
 
-// Remember enters the members of the run before.
-func (l *Ledger) Remember(instances []string) {
+// Expect is that of the Dispatcher. Those instances are the members of the run before.
+func (l *Ledger) Expect(instances []string, others bool, now time.Time) {
 	for _, instance := range instances {
 		l.members[instance] = true
 	}
+	l.Dispatcher.Expect(instances, others, now)
 }
 
 func (l *Ledger) status(w WorkerStatus, now time.Time) {

@@ -194,7 +194,6 @@ type WorkerMessage struct {
 
 // CoordinatorMessage is what the coordinator of a job sends to a worker.
 type CoordinatorMessage struct {
-	V     int    `json:"v"`
 	Key   string `json:"key"`   // of the job
 	Owner string `json:"owner"` // who sends it
 	Round int64  `json:"round"` // of the offer that Tasks answer

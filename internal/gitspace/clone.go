@@ -308,7 +308,7 @@ func without(want, have []string) string {
 
 // Export writes what an attempt has done in a clone to a file as a pack, and forgets it.
 func (s *Space) Export(ctx context.Context, a *agent.Attempt, commit string, to *os.File) error {
-	if err := s.Pack(ctx, []string{commit}, beganAt(a), to); err != nil {
+	if err := s.Pack(ctx, []string{commit}, BeganAt(a), to); err != nil {
 		return err
 	}
 	ref := filepath.Join(s.hubDir(), filepath.FromSlash(itemRef(a.ItemIndex, a.Number)))
@@ -339,7 +339,7 @@ func (s *Space) Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, 
 		err = s.list(ctx, s.hub(), o.Commit)
 	}
 	if err == nil {
-		c, err = s.accept(ctx, o.Commit, itemRef(a.ItemIndex, a.Number), beganAt(a)...)
+		c, err = s.accept(ctx, o.Commit, itemRef(a.ItemIndex, a.Number), BeganAt(a)...)
 	}
 	c.Discarded = o.Discarded
 	return s.conclude(a, o, c, err)

@@ -77,8 +77,8 @@ func (s *Space) conclude(a *agent.Attempt, o *agent.Outcome, c events.Changes, e
 	return nil
 }
 
-// beganAt returns the commits that the work of an attempt has to contain, first the one that its workspace was at.
-func beganAt(a *agent.Attempt) []string {
+// BeganAt returns the commits that the work of an attempt has to contain, first the one that its workspace was at.
+func BeganAt(a *agent.Attempt) []string {
 	if a.Resolve == "" {
 		return []string{a.Base}
 	}

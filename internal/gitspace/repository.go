@@ -331,7 +331,8 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 	if err := jobs.WriteFile(s.bootFile(), []byte(process.BootID())); err != nil {
 		return err
 	}
-	if err := s.packRefs(ctx); err != nil {
+	// Each of the refs is a file until now.
+	if err := s.hub().do(ctx, "pack-refs", "--all"); err != nil {
 		return err
 	}
 	kept, err := s.user.commit(ctx, s.hiddenRef())
@@ -381,9 +382,4 @@ func removeLocks(dir string) error {
 		}
 		return nil
 	})
-}
-
-// packRefs packs the refs of the hub, each of which is a file before.
-func (s *Space) packRefs(ctx context.Context) error {
-	return s.hub().do(ctx, "pack-refs", "--all")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/retry"
 )
 
@@ -62,10 +63,7 @@ func (b *Batch) Merge(ctx context.Context, head string, work []Work) (out Merged
 	culprit := all.Items[0].Work
 	out.Head = head
 	if len(all.Failed) > 0 { // without the culprit they may have no conflict
-		rest := make([]Work, len(all.Failed))
-		for i, f := range all.Failed {
-			rest[i] = f.Work
-		}
+		rest := check.Each(all.Failed, func(f Rejected) Work { return f.Work })
 		if out, err = b.Merge(ctx, head, rest); err != nil {
 			return out, err
 		}

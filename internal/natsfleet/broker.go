@@ -50,7 +50,7 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	store := storeWatch{measure: roomOf}
+	store := storeWatch{measure: limit.MachineNow}
 	dir := s.JetStreamConfig().StoreDir
 	began, err := os.Stat(dir)
 	if err != nil {
@@ -253,8 +253,8 @@ func startServer(config *server.Options) (*server.Server, error) {
 // storeWatch follows whether the disk of a broker is full. After that nats-server refuses what it is to keep, or turns
 // its store off, until it is started again.
 type storeWatch struct {
-	// measure returns the bytes that are free on the disk of a directory, and those that it has.
-	measure func(dir string) (free, total uint64, err error)
+	// measure returns what the disk of a directory has left.
+	measure func(dirs ...string) (limit.Machine, error)
 	// full is set when the disk was full, until another server was started. port is that of the server then.
 	full bool
 	port int
@@ -267,13 +267,6 @@ const (
 	roomAgain = 256 << 20
 )
 
-// roomOf returns the bytes that are free on the disk of a directory, and those that it has. It is storeWatch.measure
-// outside of tests.
-func roomOf(dir string) (free, total uint64, err error) {
-	m, err := limit.MachineNow(dir)
-	return m.DiskFree, m.DiskTotal, err
-}
-
 // look returns s, or a server in its place that has all that was kept, once there is room again on a disk that was
 // full.
 func (w *storeWatch) look(s *server.Server, o fleet.BrokerOptions) *server.Server {
@@ -281,9 +274,9 @@ func (w *storeWatch) look(s *server.Server, o fleet.BrokerOptions) *server.Serve
 	if err != nil {
 		return s
 	}
-	free, total, err := w.measure(config.StoreDir)
+	m, err := w.measure(config.StoreDir)
 	if !w.full {
-		if s.JetStreamEnabled() && (err != nil || free >= leastRoom) {
+		if s.JetStreamEnabled() && (err != nil || m.DiskFree >= leastRoom) {
 			return s
 		}
 		w.full = true
@@ -292,7 +285,7 @@ func (w *storeWatch) look(s *server.Server, o fleet.BrokerOptions) *server.Serve
 		}
 		o.Say("the disk of " + config.StoreDir + " is full: waiting for free space")
 	}
-	if err == nil && free < min(total/20, roomAgain) {
+	if err == nil && m.DiskFree < min(m.DiskTotal/20, roomAgain) {
 		return s
 	}
 	s.Shutdown()

@@ -119,7 +119,7 @@ func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) 
 		err = gitspace.RepackStores(ctx, stores, w.o.Environ, w.usesStore)
 	}
 	if err != nil {
-		w.o.Say("cached repositories: " + err.Error())
+		w.say("cached repositories: %v", err)
 	}
 	dir := filepath.Join(w.o.Home, "jobs", j.key, newInstance())
 	s.Space, err = gitspace.OpenClone(ctx, gitspace.Config{
@@ -191,17 +191,13 @@ func (w *worker) setUp(ctx context.Context, _, dir, base string, slot int) (agen
 
 // bring fetches the commits that an attempt begins at.
 func (w *worker) bring(ctx context.Context, h *heldAttempt, s *jobSpace, a agent.Attempt) error {
-	commits := []string{a.Base}
-	if a.Resolve != "" {
-		commits = append(commits, a.Resolve)
-	}
 	s.bringing.Lock()
 	defer s.bringing.Unlock()
 	for range 5 {
 		if err := w.prepares(h, true); err != nil {
 			return err
 		}
-		want, have, err := s.Lacks(ctx, commits)
+		want, have, err := s.Lacks(ctx, gitspace.BeganAt(&a))
 		if err != nil || len(want) == 0 {
 			return err
 		}

@@ -81,7 +81,9 @@ func connect(
 	onReconnect func(),
 ) (*brokerConn, error) {
 	list, err := servers(a)
+	plain := false // to some of them
 	for _, u := range list {
+		plain = plain || !encrypted(u)
 		if !encrypted(u) && !a.Insecure && !loopback(u.Hostname()) {
 			return nil, fleet.Refusef("the connection to %s is not encrypted, which gives anyone on the network a "+
 				"shell on every worker: use tls://, or --insecure on a trusted network", u.Host)
@@ -109,8 +111,7 @@ func connect(
 			}
 		}),
 	}
-	inTheClear := func(u *url.URL) bool { return !encrypted(u) }
-	if !a.Insecure && slices.ContainsFunc(list, inTheClear) {
+	if !a.Insecure && plain {
 		// A broker of a cluster names the others to its clients, which would go on with one of them when it dies.
 		options = append(options, nats.IgnoreDiscoveredServers())
 	}

@@ -352,7 +352,7 @@ func (c *coordinator) OnSlots(changed func(workers, slots int)) {
 
 // Hold gives back what no worker has, and has those wait no longer that wait.
 func (c *coordinator) Hold() {
-	c.turn(func(s *jobState) { s.ledger.Halt() })
+	c.turn(func(s *jobState) { s.ledger.Halted = true })
 	c.setStop(fleet.Hold)
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -72,7 +73,6 @@ func (c *coordinator) openMembers(key string, adopts bool) error {
 	m.file = f
 	instances := slices.Collect(maps.Keys(m.present))
 	c.turn(func(s *jobState) {
-		s.ledger.Remember(instances)
 		s.ledger.Expect(instances, adopts && before != key, time.Now())
 	})
 	if _, err := fmt.Fprintf(f, "%s\n=%d\n", key, c.epoch); err != nil {
@@ -118,11 +118,7 @@ func (m *members) close() {
 func (c *coordinator) join() {
 	var words []fleet.WorkerStatus
 	c.turn(func(s *jobState) { words = s.ledger.Joining() })
-	instances := make([]string, len(words))
-	for i, w := range words {
-		instances[i] = w.Instance
-	}
-	err := c.members.note("+", instances)
+	err := c.members.note("+", check.Each(words, func(w fleet.WorkerStatus) string { return w.Instance }))
 	if err != nil { // they will say so again
 		c.notifyOnce("members", "nothing can be assigned to workers: the file with their names cannot be "+
 			"written: %v. Free disk space or fix its permissions; workers join as soon as it can be written", err)

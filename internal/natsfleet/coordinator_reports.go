@@ -39,9 +39,7 @@ func (c *coordinator) receive(m *nats.Msg) {
 	})
 	for _, r := range u.Reports {
 		r.Holder.Instance, r.Holder.Node = u.Instance, u.Node
-		if r.V == fleet.Protocol {
-			c.report(r)
-		}
+		c.report(r)
 	}
 	if u.Refuses != "" {
 		go c.notifyOnce(u.Instance, "worker %s cannot join: %s", u.Node, u.Refuses)

@@ -59,7 +59,7 @@ func (c *coordinator) send() {
 
 // message returns an empty message to a worker.
 func (c *coordinator) message(round int64) fleet.CoordinatorMessage {
-	return fleet.CoordinatorMessage{V: fleet.Protocol, Key: c.key, Owner: c.owner, Round: round}
+	return fleet.CoordinatorMessage{Key: c.key, Owner: c.owner, Round: round}
 }
 
 // sendLetter sends to a worker, in more than one message if that would be too large.
@@ -87,9 +87,7 @@ func (c *coordinator) sendLetter(l fleet.Letter) {
 		}
 		d.Tasks = append(d.Tasks, t)
 	}
-	if len(d.Tasks)+len(d.Acks)+len(d.Over)+len(d.End)+len(d.Due) > 0 || d.Again {
-		c.publish(l.Instance, d)
-	}
+	c.publish(l.Instance, d)
 }
 
 // publish sends a message to a worker. Without a connection it is said again when there is one.

@@ -378,7 +378,7 @@ func TestOnlyAWorkerThatWasWellIsCutOff(t *testing.T) {
 	} {
 		w := newWorker(fleet.WorkerOptions{})
 		w.state.proof = began.Add(30 * time.Second)
-		w.state.jobs["j"] = &workerJob{key: "j", Job: fleet.Job{Lease: lease}}
+		w.state.jobs["j"] = &workerJob{key: "j", standing: standing{Job: fleet.Job{Lease: lease}}}
 		h := &heldAttempt{job: w.state.jobs["j"]}
 		w.state.held["j.1"] = h
 		for at := time.Duration(0); !h.fenced; at += 250 * time.Millisecond {
@@ -413,10 +413,10 @@ func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 		if c.guarded != 0 {
 			w.state.guarded = time.Now().Add(c.guarded)
 		}
-		j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute, Owner: "o"}, round: 1, credit: 1, arrived: map[int64]bool{}}
+		j := &workerJob{key: "j", standing: standing{Job: fleet.Job{Lease: time.Minute, Owner: "o"}}, round: 1, credit: 1, arrived: map[int64]bool{}}
 		w.state.jobs["j"] = j
 		w.delivered(&nats.Msg{Data: encoded(fleet.CoordinatorMessage{
-			V: fleet.Protocol, Key: "j", Owner: "o",
+			Key: "j", Owner: "o",
 			Round: 1, Tasks: []fleet.Task{{Assignment: agent.Assignment{Token: 7}}},
 		})})
 		w.mu.Lock()
@@ -439,7 +439,7 @@ func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
 		w := newWorker(fleet.WorkerOptions{})
 		w.brokerConn = h
 		w.life = t.Context()
-		j := &workerJob{key: "j", Job: fleet.Job{ID: "job", Lease: time.Minute}, executors: map[string]*jobExecutor{}}
+		j := &workerJob{key: "j", standing: standing{Job: fleet.Job{ID: "job", Lease: time.Minute}}, executors: map[string]*jobExecutor{}}
 		j.life, j.cancel = context.WithCancelCause(t.Context())
 		w.state.jobs["j"] = j
 		a := attemptAt(f, 1, "true")
@@ -469,7 +469,7 @@ func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
 
 // A worker that is to end does not wait for ever for somebody to take its reports: a broker may have lost its disk after the job has ended.
 func TestAWorkerEndsThoughNobodyTakesItsReports(t *testing.T) {
-	j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute}}
+	j := &workerJob{key: "j", standing: standing{Job: fleet.Job{Lease: time.Minute}}}
 	for name, c := range map[string]struct {
 		h    *heldAttempt
 		want bool

@@ -53,7 +53,8 @@ func (c *coordinator) sendFiles(ctx context.Context) error {
 		return err
 	}
 	defer check.Quietly(root.Close)
-	list, total := make([]fleet.File, 0, len(paths)), int64(0)
+	var list []fleet.File
+	total := int64(0)
 	for _, name := range paths {
 		if path.Base(name) == filepath.Base(c.members.path) {
 			continue
@@ -437,8 +438,10 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 		return &agent.LostError{Reason: "its worker sent too much data: " + err.Error()}
 	}
 	for i, file := range files {
-		if !filepath.IsLocal(filepath.FromSlash(file.Path)) ||
-			!slices.ContainsFunc(allowed, func(p string) bool { return isBelow(file.Path, p) }) {
+		name := path.Clean(file.Path)
+		if !filepath.IsLocal(filepath.FromSlash(file.Path)) || !slices.ContainsFunc(allowed, func(p string) bool {
+			return name == p || p == "." || strings.HasPrefix(name, p+"/")
+		}) {
 			return &agent.LostError{Reason: "its worker sent " + strconv.Quote(file.Path) + ", which it does not " +
 				"produce"}
 		}
@@ -462,10 +465,4 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 		}
 	}
 	return nil
-}
-
-// isBelow reports whether a path is another one, or in it.
-func isBelow(name, of string) bool {
-	name = path.Clean(name)
-	return name == of || of == "." || strings.HasPrefix(name, of+"/")
 }

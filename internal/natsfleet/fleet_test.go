@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/mask"
 	"prodigy/internal/settings"
@@ -122,6 +123,7 @@ func (f *field) worker(name string, slots int, change func(*fleet.WorkerOptions)
 	ctx, kill := context.WithCancel(context.Background())
 	m := &member{drain: ask, kill: kill, done: make(chan struct{}), said: new(log)}
 	o := fleet.WorkerOptions{
+		Machine: limit.MachineNow,
 		Address: f.address(), Version: "test", Name: name, Slots: slots, Home: filepath.Join(f.root, name), Environ: os.Environ(), Grace: time.Second,
 		Say: m.said.add, Drain: drain,
 	}

@@ -19,9 +19,7 @@ type spell struct {
 
 // lasts notes that it lasts at a time. It reports once that it has lasted for so long, so that somebody is to be told.
 func (s *spell) lasts(now time.Time, long time.Duration) bool {
-	if s.since.IsZero() {
-		s.since = now
-	}
+	s.since = cmp.Or(s.since, now)
 	tell := !s.told && now.Sub(s.since) >= long
 	s.told = s.told || tell
 	return tell
@@ -123,11 +121,11 @@ func (w *worker) noteKept(err error) {
 		case err != nil && w.nc.IsConnected() && w.life.Err() == nil:
 			r.note(err, now)
 			if r.lasts(now, absentFor) {
-				w.o.Say("the broker cannot store results: " + r.why + ". Waiting for it to recover")
+				w.say("the broker cannot store results: %s. Waiting for it to recover", r.why)
 			}
 		case err == nil && !r.since.IsZero():
 			if r.told {
-				w.o.Say("the broker stores results again")
+				w.say("the broker stores results again")
 			}
 			*r = refusals{}
 		}

@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
+	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
 )
@@ -78,7 +79,9 @@ func (f *field) lookAtStore() {
 	said := new(log)
 	o := fleet.BrokerOptions{Listen: f.broker.Addr().String(), Store: filepath.Join(f.root, "store"), Say: said.add}
 	s, room := f.embedded(), uint64(0)
-	w := storeWatch{measure: func(string) (free, total uint64, err error) { return room, 100 << 30, nil }}
+	w := storeWatch{measure: func(...string) (limit.Machine, error) {
+		return limit.Machine{DiskFree: room, DiskTotal: 100 << 30}, nil
+	}}
 	for range 2 { // it is full
 		if w.look(s, o) != s {
 			f.t.Error("there is another server, and no room")

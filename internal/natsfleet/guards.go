@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"cmp"
 	"time"
 
 	"prodigy/internal/fleet"
@@ -30,12 +31,12 @@ func (w *worker) measureLoop() {
 // keeps nobody else waiting.
 func (w *worker) measure() {
 	before := ""
-	jobs := map[*workerJob]workerLook{}
+	jobs := map[*workerJob]standing{}
 	w.turn(func(s *workerState) {
 		before = s.short
 		for _, j := range s.jobs {
 			if !j.untrusted {
-				jobs[j] = workerLook{j.Job, j.refuses, j.short}
+				jobs[j] = j.standing
 			}
 		}
 	})
@@ -52,18 +53,18 @@ func (w *worker) measure() {
 	for j, was := range jobs {
 		refuses, short := was.refuses, was.short
 		if refuses != "" { // else the worker takes part, whatever it lacks since
-			refuses = w.unfit(was.entry)
+			refuses = w.unfit(was.Job)
 		}
 		if refuses == "" {
-			short = w.shortOf(was.entry, was.short)
+			short = w.shortOf(was.Job, was.short)
 		}
 		w.turn(func(s *workerState) {
-			if j.Owner != was.entry.Owner || j.Serial != was.entry.Serial {
+			if j.Owner != was.Owner || j.Serial != was.Serial {
 				return
 			}
 			changed := (short == "") != (was.short == "")
 			if changed {
-				w.sayShort(was.entry.ID, short)
+				w.sayShort(was.ID, short)
 			}
 			if changed || refuses != was.refuses {
 				j.dirty, j.full = true, true
@@ -73,21 +74,11 @@ func (w *worker) measure() {
 	}
 }
 
-// workerLook is a job as it was when a worker began to look at what it has for it.
-type workerLook struct {
-	entry          fleet.Job
-	refuses, short string
-}
-
 // shortOf returns why nothing of a job may begin here, or "". was is what it returned the last time.
 func (w *worker) shortOf(j fleet.Job, was string) string {
 	dirs := []string{w.o.Home}
-	switch {
-	case j.Files != "" || j.Seed != "": // it runs in a directory of the worker
-	case w.o.Dir != "":
-		dirs = append(dirs, w.o.Dir)
-	default:
-		dirs = append(dirs, j.Dir)
+	if j.Files == "" && j.Seed == "" { // else it runs in a directory of the worker
+		dirs = append(dirs, cmp.Or(w.o.Dir, j.Dir))
 	}
 	if short := w.closed(w.o.Guards, was, dirs...); short != "" {
 		return short
@@ -100,11 +91,7 @@ func (w *worker) closed(g limit.Guards, was string, dirs ...string) string {
 	if !g.Any() {
 		return ""
 	}
-	measure := limit.MachineNow
-	if w.o.Machine != nil {
-		measure = w.o.Machine
-	}
-	m, err := measure(dirs...)
+	m, err := w.o.Machine(dirs...)
 	if err != nil {
 		return was
 	}
@@ -118,8 +105,8 @@ func (w *worker) sayShort(jobID, short string) {
 		of = " of job " + jobID
 	}
 	if short == "" {
-		w.o.Say("accepts attempts" + of + " again")
+		w.say("accepts attempts%s again", of)
 		return
 	}
-	w.o.Say("accepts no attempts" + of + " for now: " + short)
+	w.say("accepts no attempts%s for now: %s", of, short)
 }

@@ -195,7 +195,7 @@ func (h *workerHost) Stopping() error { return nil }
 
 // Lowered implements agent.Host.
 func (h *workerHost) Lowered(most int, why error) {
-	h.o.Say(process.Shortage(why) + ": fewer commands run at a time from now on")
+	h.say("%s: fewer commands run at a time from now on", process.Shortage(why))
 }
 
 // Register implements agent.Host.

@@ -28,23 +28,22 @@ func (c *coordinator) monitor() {
 	m := &monitoring{coordinator: c, renewed: time.Now()}
 	tended := time.Now()
 	for {
+		looks := false
 		select {
 		case <-c.life.Done():
 			return
 		case <-look.C:
-			now := time.Now()
-			if !c.nc.IsConnected() {
-				m.missing(now, now)
-				continue
-			}
-			m.lookForWorkers(now)
-			c.lookForSilence(now)
-			continue
+			looks = true
 		case <-tick.C:
 		}
 		asked := time.Now()
 		if !c.nc.IsConnected() {
 			m.missing(asked, asked)
+			continue
+		}
+		if looks {
+			m.lookForWorkers(asked)
+			c.lookForSilence(asked)
 			continue
 		}
 		if err := c.nc.FlushTimeout(often); err != nil { // nobody can be heard
@@ -213,7 +212,7 @@ func (c *monitoring) missing(asked, now time.Time) {
 	if !c.stopped && c.o.Patience > 0 && now.Sub(c.away.since) >= c.o.Patience {
 		c.stopped = true
 		c.stop(fmt.Errorf("broker unreachable for %s (--broker-patience)", c.o.Patience))
-		c.turn(func(s *jobState) { s.ledger.Halt() })
+		c.turn(func(s *jobState) { s.ledger.Halted = true })
 		c.turn(func(s *jobState) { s.leave(nil) })
 	}
 }

@@ -89,7 +89,7 @@ func (c *coordinator) hears() (hears bool) {
 // hear has a coordinator hear a worker that is a member.
 func (f *field) hear(c *coordinator, w fleet.WorkerStatus) {
 	c.turn(func(s *jobState) {
-		s.ledger.Remember([]string{w.Instance})
+		s.ledger.Expect([]string{w.Instance}, false, time.Now())
 		s.ledger.Hear(w, time.Now())
 	})
 }

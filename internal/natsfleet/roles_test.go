@@ -422,7 +422,7 @@ func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {
 			t.Error(err)
 		}
 		over := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}
-		inject("down", downSubject(nodes[0].Instance), encoded(fleet.CoordinatorMessage{V: fleet.Protocol, Key: key, Owner: j.Owner, Orders: fleet.Orders{Over: over}}))
+		inject("down", downSubject(nodes[0].Instance), encoded(fleet.CoordinatorMessage{Key: key, Owner: j.Owner, Orders: fleet.Orders{Over: over}}))
 		inject("up", upSubject(nodes[0].Instance, key), encoded(fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, WorkerStatus: fleet.WorkerStatus{Instance: nodes[0].Instance, Node: "b", Full: true, Gone: true}}))
 	})
 	text := source(4, 2, "echo run >> runs-${item}; sleep 1", "")

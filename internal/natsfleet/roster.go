@@ -110,7 +110,6 @@ func (b workerBook) nodes(
 // rosterAnswer is what a coordinator answers who asks for the workers. It has no instance, unlike the answer of a
 // worker.
 type rosterAnswer struct {
-	V     int          `json:"v"`
 	Heard []fleet.Node `json:"heard"`
 }
 
@@ -123,7 +122,7 @@ func (c *coordinator) tellRoster(m *nats.Msg) {
 		}
 	})
 	if len(nodes) > 0 {
-		_ = m.Respond(encoded(rosterAnswer{fleet.Protocol, nodes})) // or it is listed the next time that somebody asks
+		_ = m.Respond(encoded(rosterAnswer{nodes})) // or it is listed the next time that somebody asks
 	}
 }
 

@@ -121,7 +121,7 @@ func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCo
 					}
 				}
 				b.dispatcher.Update(u, time.Now())
-				d := fleet.CoordinatorMessage{V: fleet.Protocol, Key: b.key, Owner: "o", Round: j.round}
+				d := fleet.CoordinatorMessage{Key: b.key, Owner: "o", Round: j.round}
 				for _, g := range b.dispatcher.Assign(time.Now()) {
 					if g.Round == j.round {
 						d.Tasks = append(d.Tasks, fleet.Task{Assignment: agent.Assignment{Token: g.Token}})

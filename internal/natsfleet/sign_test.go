@@ -160,7 +160,7 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 		altered.Stop, altered.Serial = fleet.Kill, j.Serial+1
 		put(encoded(altered))
 		f.waitFor("not believed: the description of job "+j.ID+": invalid signature", a.said.String)
-		down := fleet.CoordinatorMessage{V: fleet.Protocol, Key: key, Owner: j.Owner, Round: 1, Orders: fleet.Orders{Over: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}}, Tasks: []fleet.Task{{Assignment: agent.Assignment{Token: 4711}}}}
+		down := fleet.CoordinatorMessage{Key: key, Owner: j.Owner, Round: 1, Orders: fleet.Orders{Over: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}}, Tasks: []fleet.Task{{Assignment: agent.Assignment{Token: 4711}}}}
 		if err := s.nc.Publish(downSubject(nodes[0].Instance), encoded(down)); err != nil {
 			t.Error(err)
 		}

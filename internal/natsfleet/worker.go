@@ -89,7 +89,10 @@ func (w *worker) turn(f func(s *workerState)) {
 	f(&w.state)
 	if w.state.woken {
 		w.state.woken = false
-		w.wake()
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -112,7 +115,7 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	}
 	defer w.nc.Close()
 	w.node.Instance, w.node.Host = w.instance(), host
-	defer context.AfterFunc(w.denied, func() { o.Say("the broker: " + context.Cause(w.denied).Error()) })()
+	defer context.AfterFunc(w.denied, func() { w.say("the broker: %v", context.Cause(w.denied)) })()
 	if m, err := w.nc.Request(nameSubject(o.Name), nil, 500*time.Millisecond); err == nil {
 		return fleet.Refusef("the name %s is already used by a worker on %s: choose another with --name", o.Name, m.Data)
 	}
@@ -136,8 +139,7 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 		return err
 	}
 	w.turn(func(s *workerState) { s.began = true })
-	o.Say(fmt.Sprintf("worker %s accepts attempts in %s from %s", o.Name, check.Counted(o.Slots, "slot"),
-		fleet.ShownURL(o.URL)))
+	w.say("worker %s accepts attempts in %s from %s", o.Name, check.Counted(o.Slots, "slot"), fleet.ShownURL(o.URL))
 	w.measure()
 	go w.measureLoop()
 	_ = w.nc.Publish(helloSubject, nil)
@@ -158,7 +160,7 @@ func (w *worker) prepare() error {
 		return err
 	}
 	if n > 0 {
-		w.o.Say(fmt.Sprintf("killed leftover commands of an earlier worker of this name: %d", n))
+		w.say("killed leftover commands of an earlier worker of this name: %d", n)
 	}
 	left, err := os.ReadDir(w.o.Home)
 	if err != nil {
@@ -248,7 +250,7 @@ func (w *worker) loop(ctx context.Context) error {
 			w.turn(func(s *workerState) { lost = s.lostResults() })
 			w.sendAll(true)
 			_ = w.nc.FlushTimeout(requestTime)
-			w.o.Say("worker " + w.o.Name + " has ended")
+			w.say("worker %s has ended", w.o.Name)
 			return lost
 		}
 	}
@@ -270,25 +272,20 @@ func (w *worker) watchBroker(s *workerState, now time.Time) {
 	switch {
 	case w.nc.IsConnected():
 		if a.told {
-			w.o.Say("the broker is back")
+			w.say("the broker is back")
 		}
 		a.spell = spell{}
 	case !a.lasts(now, absentFor):
 	case errors.Is(w.nc.LastError(), nats.ErrAuthorization):
-		w.o.Say("the broker rejects worker " + w.o.Name + ": its credentials were removed or replaced. " +
-			"Still trying; restart it with new credentials")
+		w.say("the broker rejects worker %s: its credentials were removed or replaced. "+
+			"Still trying; restart it with new credentials", w.o.Name)
 	default:
-		w.o.Say("broker unreachable: no new items start until it is back")
+		w.say("broker unreachable: no new items start until it is back")
 	}
 }
 
-// wake has the loop look.
-func (w *worker) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
+// say tells people something of the worker.
+func (w *worker) say(format string, args ...any) { w.o.Say(fmt.Sprintf(format, args...)) }
 
 // drain has the worker take no more.
 func (w *worker) drain() {
@@ -310,8 +307,8 @@ func (w *worker) drain() {
 		for _, j := range s.jobs {
 			s.closeRound(j)
 		}
-		w.o.Say(fmt.Sprintf("worker %s accepts no more attempts and finishes its running ones: %d (a second signal returns them)",
-			w.o.Name, running))
+		w.say("worker %s accepts no more attempts and finishes its running ones: %d (a second signal returns them)",
+			w.o.Name, running)
 		s.woken = true
 	})
 }

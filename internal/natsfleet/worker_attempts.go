@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,7 @@ func (s *workerState) schedule(now time.Time) (begun []*heldAttempt) {
 // delivered takes what the coordinator of a job says.
 func (w *worker) delivered(m *nats.Msg) {
 	var d fleet.CoordinatorMessage
-	if jsonv1.Unmarshal(m.Data, &d) != nil || d.V != fleet.Protocol {
+	if jsonv1.Unmarshal(m.Data, &d) != nil {
 		return
 	}
 	if err := w.trust.checkMessage(m, signedDown, m.Subject); err != nil {
@@ -150,7 +151,7 @@ func (w *worker) run(h *heldAttempt) {
 		w.turn(func(s *workerState) { // which rests, longer each time
 			s.resting = min(max(2*s.resting, 5*time.Second), time.Minute)
 			s.rest = time.Now().Add(s.resting)
-			w.o.Say(fmt.Sprintf("could not run an attempt and returned it: %v; accepting none for %s", err, s.resting))
+			w.say("could not run an attempt and returned it: %v; accepting none for %s", err, s.resting)
 		})
 	default:
 		w.turn(func(s *workerState) { s.resting = 0 })
@@ -184,12 +185,7 @@ func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pa
 		return o, nil, nil, err
 	}
 	a := h.task.Attempt(x.spec, w.entry(h.job).ID, h.slot, h.arrived)
-	switch {
-	case dir != "":
-		a.Dir = dir
-	case w.o.Dir != "":
-		a.Dir = w.o.Dir
-	}
+	a.Dir = cmp.Or(dir, w.o.Dir, a.Dir)
 	if a.Lost { // it may be what kills workers: that it has begun must be known before it does it again
 		w.report(h, fleet.Report{Kind: fleet.Placed})
 		w.sendAll(false)

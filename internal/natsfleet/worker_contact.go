@@ -113,10 +113,11 @@ func (s *workerState) fencedOff(h *heldAttempt, signaled bool) bool {
 // noteTurn notes that the loop has come round. When that took long, this process had no processor, or none to spare:
 // what it runs may be why.
 func (s *workerState) noteTurn(now time.Time) {
-	if !s.lastTurn.IsZero() && now.Sub(s.lastTurn) > s.mostTurn() {
+	last, most := cmp.Or(s.lastTurn, now), s.mostTurn()
+	if now.Sub(last) > most {
 		s.stalled = now
 	}
-	if stood := process.Elapsed(s.lastTurn, now); !s.lastTurn.IsZero() && stood > s.mostTurn() {
+	if stood := process.Elapsed(last, now); stood > most {
 		s.stood = max(s.stood, stood)
 	}
 	s.lastTurn = now

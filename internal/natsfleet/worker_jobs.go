@@ -114,7 +114,7 @@ func (w *worker) warn(text string) {
 			clear(s.warned)
 		}
 		s.warned[text] = true
-		w.o.Say("not believed: " + text)
+		w.say("not believed: %s", text)
 	})
 }
 
@@ -159,7 +159,7 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 		}
 		j.Job, j.untrusted, j.refuses = now, untrusted != nil, refuses
 		if j.refuses != "" && before.Owner != now.Owner {
-			w.o.Say(fmt.Sprintf("worker %s cannot join job %s: %s", w.o.Name, now.ID, j.refuses))
+			w.say("worker %s cannot join job %s: %s", w.o.Name, now.ID, j.refuses)
 		}
 		if now.Stop != "" {
 			j.stop()
@@ -180,22 +180,22 @@ func (w *worker) unfit(j fleet.Job) string {
 	if why := node.Unfit(j); why != "" {
 		return why
 	}
-	if j.Guards.Any() && !limit.CanMeasure && w.o.Machine == nil {
+	if j.Guards.Any() && !limit.CanMeasure {
 		return "the job has guards, and the free resources of this machine cannot be measured"
 	}
-	if j.Seed != "" {
+	probe := filepath.Join(j.Dir, j.Probe)
+	switch {
+	case j.Seed != "":
 		return w.lacks()
-	}
-	if w.o.Dir != "" && j.Files == "" {
+	case j.Files != "":
+	case w.o.Dir != "":
 		if info, err := os.Stat(w.o.Dir); err != nil || !info.IsDir() {
-			return fmt.Sprintf("%s (--dir) is not a directory on %s", w.o.Dir,
-				w.node.Host)
+			return fmt.Sprintf("%s (--dir) is not a directory on %s", w.o.Dir, w.node.Host)
 		}
-	}
-	if w.o.Dir == "" && j.Files == "" {
-		if _, err := os.Stat(filepath.Join(j.Dir, j.Probe)); err != nil {
+	default:
+		if _, err := os.Stat(probe); err != nil {
 			return fmt.Sprintf("the working directory is not shared with %s: %s not found. Mount it there at the "+
-				"same path, start the worker with --dir, or send the files with files: in the map", w.node.Host, filepath.Join(j.Dir, j.Probe))
+				"same path, start the worker with --dir, or send the files with files: in the map", w.node.Host, probe)
 		}
 	}
 	return ""

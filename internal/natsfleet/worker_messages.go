@@ -183,7 +183,7 @@ func (w *worker) renewProof() {
 	if err == nil {
 		w.turn(func(s *workerState) { s.proof = later(s.proof, sent) })
 		w.beat(time.Now()) // the watcher counts from the proof before
-		w.wake()
+		w.turn(func(s *workerState) { s.woken = true })
 	}
 }
 
@@ -207,7 +207,7 @@ func (w *worker) sayKilled(s *workerState, now time.Time) {
 	}
 	switch {
 	case killed > 0:
-		w.o.Say(fmt.Sprintf("%s: killed running attempts: %d", why, killed))
+		w.say("%s: killed running attempts: %d", why, killed)
 	case stood > s.runningLease()*5/6:
 		w.o.Say(why)
 	}

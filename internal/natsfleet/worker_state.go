@@ -96,18 +96,13 @@ func (s *workerState) freed() {
 type workerJob struct {
 	// key is the name of the job in the subjects, see keyOf.
 	key string
-	// Job is what the coordinator says of it.
-	fleet.Job
+	standing
 	// life ends when what runs of the job is to be ended here.
 	life   context.Context
 	cancel context.CancelCauseFunc
 	// waits ends when waits between two tries are to end.
 	waits context.Context
 	halt  context.CancelFunc
-	// refuses is why the worker does not join the job. It is empty if it does.
-	refuses string
-	// short is why nothing of the job begins here now, see measure.
-	short string
 	// untrusted is set while the entry of the job is not believed.
 	untrusted bool
 	// heard is when the coordinator last spoke of the job.
@@ -136,6 +131,16 @@ type workerJob struct {
 	// spaces has the workspaces by their seeds. A turn is needed to use it, besides asking.
 	spaces  map[string]*jobSpace
 	secrets map[string]string
+}
+
+// standing is what a worker goes by that looks whether it has what a job needs, and what it has found.
+type standing struct {
+	// Job is what the coordinator says of the job.
+	fleet.Job
+	// refuses is why the worker does not join the job. It is empty if it does.
+	refuses string
+	// short is why nothing of the job begins here now, see measure.
+	short string
 }
 
 // newWorkerJob returns a job that nothing is known of yet.
@@ -461,8 +466,9 @@ func (j *workerJob) unsent() (reports []json.RawMessage) {
 	for len(j.outbox) > 0 && size < maxBody {
 		h := j.outbox[0]
 		for h.sent < len(h.reports) && size < maxBody {
-			reports = append(reports, h.reports[h.sent].data)
-			size += len(h.reports[h.sent].data)
+			data := h.reports[h.sent].data
+			reports = append(reports, data)
+			size += len(data)
 			h.sent++
 		}
 		if h.sent == len(h.reports) {
