@@ -350,17 +350,11 @@ func RemoveClone(dir string) error { return removeAll(dir) }
 
 // RepackStores packs those stores in dir that have many packs, but for those in use.
 func RepackStores(ctx context.Context, dir string, environ []string, inUse func(name string) bool) error {
-	packs, err := filepath.Glob(filepath.Join(dir, "*", "objects", "pack", "*.pack"))
-	if err != nil {
-		return err
-	}
-	count := map[string]int{}
-	for _, name := range packs {
-		count[filepath.Dir(filepath.Dir(filepath.Dir(name)))]++
-	}
+	stores, err := filepath.Glob(filepath.Join(dir, "*"))
 	g := newGit(Config{Environ: environ})
-	for store, n := range count {
-		if n <= manyPacks || inUse(filepath.Base(store)) {
+	for _, store := range stores {
+		packs, _ := filepath.Glob(filepath.Join(store, "objects", "pack", "*.pack")) // err says what is wrong with dir
+		if len(packs) <= manyPacks || inUse(filepath.Base(store)) {
 			continue
 		}
 		if err := g.find(ctx); err != nil {
@@ -370,7 +364,7 @@ func RepackStores(ctx context.Context, dir string, environ []string, inUse func(
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // manyPacks is from how many packs on a store is packed anew.

@@ -196,7 +196,7 @@ func writeFiles(dir string, files map[string]string) error {
 // writeInfo writes what a workspace ignores and which files it has.
 func (s *Space) writeInfo(dir string) error {
 	exclude, err := os.ReadFile(s.user.exclude)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if check.Unless(err, fs.ErrNotExist) != nil {
 		return err
 	}
 	text := string(exclude)

@@ -283,7 +283,7 @@ func (s *Space) sweep(dir string) error {
 				// writes it again: to change them here would change those of every other name of the file.
 				return os.Remove(name)
 			}
-		case entry.Type()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice|fs.ModeCharDevice|fs.ModeIrregular) != 0:
+		case entry.Type() != fs.ModeSymlink:
 			return os.Remove(name)
 		}
 		return nil

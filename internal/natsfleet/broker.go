@@ -142,7 +142,7 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 	path := fleet.OwnerFile(o.Home, o.Listen)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeOwner(path, o.Listen); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := check.Unless(makeOwner(path, o.Listen), fs.ErrExist); err != nil {
 			return "", err
 		}
 		data, err = os.ReadFile(path)
@@ -163,10 +163,11 @@ func ownerOf(o fleet.BrokerOptions) (public string, err error) {
 
 // makeOwner makes the file of these credentials at once, unless somebody else does.
 func makeOwner(path, address string) error {
-	sign := newKey(nkeys.CreateAccount)
+	user, _ := newKey(nkeys.CreateUser)
+	sign, public := newKey(nkeys.CreateAccount)
 	data := check.Must(yaml.Marshal(fleet.Credentials{
-		Role: fleet.OwnerRole, URL: "nats://" + address, Seed: newKey(nkeys.CreateUser).seed,
-		Sign: sign.seed, Trust: []string{sign.public},
+		Role: fleet.OwnerRole, URL: "nats://" + address, Seed: user,
+		Sign: sign, Trust: []string{public},
 	}))
 	data = append([]byte("# Credentials of the owner of a broker, who runs jobs and workers with them. Keep them "+
 		"secret.\n"), data...)

@@ -228,11 +228,10 @@ func inWords(err error) error {
 }
 
 // authenticated adds how the broker and this side prove who they are.
-func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]nats.Option, error) {
+func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) (_ []nats.Option, err error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	authority := []byte(a.CAPEM)
 	if a.CA != "" {
-		var err error
 		if authority, err = os.ReadFile(a.CA); err != nil {
 			return nil, fleet.Refusef("the CA certificate: %w", err)
 		}

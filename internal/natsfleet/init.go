@@ -51,11 +51,11 @@ func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 		return nil, err
 	}
 	ca, server, serverKey := certificates(hosts)
-	sign := newKey(nkeys.CreateAccount)
+	sign, public := newKey(nkeys.CreateAccount)
 	urls := check.Each(hosts, func(h broker) string { return "tls://" + hostPort(h.host, h.port) })
 	base := fleet.Credentials{
-		URL: strings.Join(urls, ","), CAPEM: ca, Sign: sign.seed, Trust: []string{sign.public},
-		Names: sign.public,
+		URL: strings.Join(urls, ","), CAPEM: ca, Sign: sign, Trust: []string{public},
+		Names: public,
 	}
 	files := map[string]string{}
 	var users strings.Builder
@@ -281,9 +281,9 @@ func (m identity) credentials(base fleet.Credentials) (text, entry string, err e
 	if strings.Trim(m.name, nameLetters) != "" {
 		return "", "", fleet.Refusef("invalid name %q: use letters, digits, and . - _", m.name)
 	}
-	k := newKey(nkeys.CreateUser)
+	seed, public := newKey(nkeys.CreateUser)
 	c := base
-	c.Role, c.Name, c.Seed = m.role, m.name, k.seed
+	c.Role, c.Name, c.Seed = m.role, m.name, seed
 	if m.role != fleet.CoordinatorRole {
 		c.Sign = ""
 	}
@@ -292,12 +292,12 @@ func (m identity) credentials(base fleet.Credentials) (text, entry string, err e
 		if err != nil {
 			return "", "", err
 		}
-		c.Names, c.NameSig = "", signer.name(k.public, m.name)
+		c.Names, c.NameSig = "", signer.name(public, m.name)
 	} else {
 		c.Trust = nil
 	}
 	text = "# Credentials for a prodigy fleet. Keep them secret.\n" + string(check.Must(yaml.Marshal(c)))
-	return text, user(m.role, m.name, k.public), nil
+	return text, user(m.role, m.name, public), nil
 }
 
 // pairOf returns the pair of keys with a seed, and the public one of them.
@@ -308,14 +308,11 @@ func pairOf(seed string) (pair nkeys.KeyPair, public string, err error) {
 	return pair, public, err
 }
 
-// key is a pair of keys as text: the seed, which is secret and makes the pair, and the public key.
-type key struct{ seed, public string }
-
-// newKey returns a new pair of a kind: nkeys.CreateUser makes one that proves to the broker who somebody is,
-// nkeys.CreateAccount one that signs jobs.
-func newKey(create func() (nkeys.KeyPair, error)) key {
+// newKey returns a new pair of keys as text: the seed, which is secret and makes the pair, and the public key.
+// nkeys.CreateUser makes one that proves to the broker who somebody is, nkeys.CreateAccount one that signs jobs.
+func newKey(create func() (nkeys.KeyPair, error)) (seed, public string) {
 	pair := check.Must(create())
-	return key{string(check.Must(pair.Seed())), check.Must(pair.PublicKey())}
+	return string(check.Must(pair.Seed())), check.Must(pair.PublicKey())
 }
 
 // certificates makes an authority, and a certificate of all brokers that it signs, as PEM. The key of the authority is

@@ -31,7 +31,7 @@ func TestABrokerThatWantsCertificates(t *testing.T) {
 	f := &field{t: t, root: t.TempDir()}
 	ca, cert, key := authority(t)
 	otherCA, otherCert, otherKey := authority(t)
-	seed := newKey(nkeys.CreateUser)
+	seed := keyPair(nkeys.CreateUser)
 	nkey := filepath.Join(f.root, "nkey")
 	if err := os.WriteFile(nkey, []byte(seed.seed), 0o600); err != nil {
 		t.Fatal(err)

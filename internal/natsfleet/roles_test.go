@@ -190,7 +190,7 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 		h.nc.Close()
 		return h.id
 	}
-	other := newKey(nkeys.CreateUser)
+	other := keyPair(nkeys.CreateUser)
 	called := id(attic) + "-called"
 	c.keep(called+"-1", callArgs{}, func() {})
 	for _, one := range []struct {
@@ -312,7 +312,7 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		t.Error("somebody without a key was let in")
 	}
 	strange := f.as("worker-a.yml")
-	k := newKey(nkeys.CreateUser)
+	k := keyPair(nkeys.CreateUser)
 	strange.Seed = k.seed
 	if _, err := connect(t.Context(), strange, "test", responsive, func() {}); err == nil {
 		t.Error("somebody with an unknown key was let in")

@@ -19,8 +19,8 @@ import (
 )
 
 func TestOnlyWhatATrustedKeyHasSignedIsBelieved(t *testing.T) {
-	mine := newKey(nkeys.CreateAccount)
-	other := newKey(nkeys.CreateAccount)
+	mine := keyPair(nkeys.CreateAccount)
+	other := keyPair(nkeys.CreateAccount)
 	believes, err := newTrust([]string{mine.public})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestOnlyWhatATrustedKeyHasSignedIsBelieved(t *testing.T) {
 	if err := (trust{}).check(signature{}, signedDown, "a", body); err != nil {
 		t.Errorf("got %v: who trusts nobody in particular believes all", err)
 	}
-	user := newKey(nkeys.CreateUser)
+	user := keyPair(nkeys.CreateUser)
 	if _, err := newSigner(user.seed); err == nil {
 		t.Error("a key for the broker signs jobs: a broker could have it sign one")
 	}
@@ -79,7 +79,7 @@ func (f *field) stranger() *brokerConn {
 // signing returns the keys of a coordinator that signs, and a change of a worker that trusts it.
 func signing(t *testing.T) (seed string, trusting func(*fleet.WorkerOptions)) {
 	t.Helper()
-	k := newKey(nkeys.CreateAccount)
+	k := keyPair(nkeys.CreateAccount)
 	return k.seed, func(o *fleet.WorkerOptions) { o.Trust = []string{k.public} }
 }
 
@@ -244,4 +244,13 @@ func TestAKeyThatNoCoordinatorMakesIsNoJob(t *testing.T) {
 	if _, err := os.Stat(of); err != nil {
 		t.Errorf("the directory of another job is removed: %v", err)
 	}
+}
+
+// key is a pair of keys as text.
+type key struct{ seed, public string }
+
+// keyPair is newKey in one value.
+func keyPair(create func() (nkeys.KeyPair, error)) key {
+	seed, public := newKey(create)
+	return key{seed, public}
 }

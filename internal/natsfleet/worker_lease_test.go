@@ -32,7 +32,7 @@ func TestOnlyTheLeaseOfWhatRunsEndsIt(t *testing.T) {
 			w.applyJob("other", j, nil)
 		}, false, lease / 4},
 		"an entry that is not signed": {func(t *testing.T, w *worker) {
-			key := newKey(nkeys.CreateAccount)
+			key := keyPair(nkeys.CreateAccount)
 			w.trust = check.Must(newTrust([]string{key.public}))
 			j := fits
 			j.Lease = 1
