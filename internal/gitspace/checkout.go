@@ -182,8 +182,8 @@ func isTrue(s setting) bool {
 // Check reports why a job cannot have workspaces, or what it begins with. It only reads. With allowDirty,
 // changes of tracked files are no reason: the job goes on without them.
 func Check(ctx context.Context, c Config, allowDirty bool) (start Start, err error) {
-	g := newGit(c)
-	if err := g.find(ctx); err != nil {
+	g, err := newGit(ctx, c)
+	if err != nil {
 		return start, err
 	}
 	user, err := g.inspect(ctx, c.Dir)

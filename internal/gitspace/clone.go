@@ -154,8 +154,8 @@ func OpenClone(ctx context.Context, c Config, seed Seed, store string) (*Space, 
 
 // Usable reports why there can be no workspaces on this machine: an error without git, or with an old one.
 func Usable(ctx context.Context, environ []string) error {
-	g := newGit(Config{Environ: environ})
-	return g.find(ctx)
+	_, err := newGit(ctx, Config{Environ: environ})
+	return err
 }
 
 // mostHaves is how many commits are named as known: the newest.
@@ -351,13 +351,13 @@ func RemoveClone(dir string) error { return removeAll(dir) }
 // RepackStores packs those stores in dir that have many packs, but for those in use.
 func RepackStores(ctx context.Context, dir string, environ []string, inUse func(name string) bool) error {
 	stores, err := filepath.Glob(filepath.Join(dir, "*"))
-	g := newGit(Config{Environ: environ})
 	for _, store := range stores {
 		packs, _ := filepath.Glob(filepath.Join(store, "objects", "pack", "*.pack")) // err says what is wrong with dir
 		if len(packs) <= manyPacks || inUse(filepath.Base(store)) {
 			continue
 		}
-		if err := g.find(ctx); err != nil {
+		g, err := newGit(ctx, Config{Environ: environ})
+		if err != nil {
 			return err
 		}
 		if err := g.bare(store).do(ctx, "repack", "-a", "-d", "-k", "-q"); err != nil {

@@ -106,12 +106,12 @@ func (s *Space) Forget() error {
 func Remove(ctx context.Context, c Config) error {
 	errs := []error{removeAll(c.WorkDir), removeAll(c.GitDir)}
 	_ = os.Remove(filepath.Dir(c.WorkDir))
-	g := newGit(c)
-	if !isDir(c.Dir) || g.find(ctx) != nil {
+	g, err := newGit(ctx, c)
+	if !isDir(c.Dir) || err != nil {
 		return errors.Join(errs...)
 	}
 	user := place{git: &g, dir: c.Dir}
-	err := user.do(ctx, "update-ref", "-d", c.hiddenRef())
+	err = user.do(ctx, "update-ref", "-d", c.hiddenRef())
 	if user.do(ctx, "rev-parse", "--git-dir") != nil { // there is no repository any more
 		err = nil
 	}

@@ -71,9 +71,9 @@ const (
 	mostNames  = 256 << 20 // the names of some million files
 )
 
-// newGit returns what runs git commands for a job, before git is found.
-func newGit(c Config) git {
-	g := git{register: c.Register, patience: gitPatience}
+// newGit returns what runs git commands for a job. It refuses a git that is too old.
+func newGit(ctx context.Context, c Config) (g git, err error) {
+	g.register, g.patience = c.Register, gitPatience
 	for setting := range strings.FieldsSeq(settings) {
 		g.flags = append(g.flags, "-c", setting)
 	}
@@ -86,29 +86,23 @@ func newGit(c Config) git {
 	// Nobody answers, and what is only read must not be written, not even an index.
 	g.environ = append(g.environ, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true", "GIT_OPTIONAL_LOCKS=0",
 		"GIT_DEFAULT_REF_FORMAT=files")
-	return g
-}
-
-// find looks git up, and refuses one that is too old.
-func (g *git) find(ctx context.Context) error {
-	var err error
 	if g.path, err = exec.LookPath("git"); err != nil {
-		return errors.New("workspaces need git, which is not on PATH")
+		return g, errors.New("workspaces need git, which is not on PATH")
 	}
-	out, err := place{git: g}.output(ctx, "version")
+	out, err := place{git: &g}.output(ctx, "version")
 	if err != nil {
-		return err
+		return g, err
 	}
 	major, minor, ok := parseVersion(out)
 	if !ok {
-		return fmt.Errorf("workspaces need git %d.%d or newer; cannot parse its version %q", minMajor, minMinor,
+		return g, fmt.Errorf("workspaces need git %d.%d or newer; cannot parse its version %q", minMajor, minMinor,
 			strings.TrimSpace(out))
 	}
 	if major < minMajor || major == minMajor && minor < minMinor {
-		return fmt.Errorf("workspaces need git %d.%d or newer: this is %d.%d", minMajor, minMinor, major, minor)
+		return g, fmt.Errorf("workspaces need git %d.%d or newer: this is %d.%d", minMajor, minMinor, major, minor)
 	}
 	g.mergeBase = major > 2 || minor >= 40
-	return nil
+	return g, nil
 }
 
 // parseVersion parses the output of `git version`, such as "git version 2.39.5 (Apple Git-154)".

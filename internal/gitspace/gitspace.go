@@ -286,8 +286,8 @@ func newSpace(ctx context.Context, c Config) (s *Space, err error) {
 			return nil, err
 		}
 	}
-	s = &Space{Config: c, git: newGit(c)}
-	if err := s.git.find(ctx); err != nil {
+	s = &Space{Config: c}
+	if s.git, err = newGit(ctx, c); err != nil {
 		return nil, err
 	}
 	s.umask, err = probeUmask(c.WorkDir)
