@@ -302,10 +302,8 @@ func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []s
 		switch {
 		case r.Swept:
 			return "removed"
-		case r.Ended && o.dryRun:
-			return "would be removed: job finished"
 		case r.Ended:
-			return "kept: in use by another process"
+			return "would be removed: job finished"
 		}
 		return "kept: can be resumed" + lastRunner(r)
 	}

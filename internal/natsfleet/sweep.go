@@ -78,7 +78,7 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, erro
 	if s.all && !look {
 		wait = requestTime // somebody asks for it, and is told if it cannot be done
 	}
-	var unknown error
+	var unfinished error
 	found := make([]fleet.Leftovers, 0, len(all))
 	for _, r := range all {
 		r.Ended = s.known(r) || r.lock.Over // nobody wants what is left of it
@@ -89,7 +89,7 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, erro
 		_, err := s.nc.Request(ownerSubject(r.Key), nil, wait)
 		if !errors.Is(err, nats.ErrNoResponders) { // it has a coordinator, which may be frozen
 			if err != nil && remove && wait == requestTime {
-				unknown = fmt.Errorf("cannot find out whether job %s has a coordinator, so its data stays: %w",
+				unfinished = fmt.Errorf("cannot find out whether job %s has a coordinator, so its data stays: %w",
 					cmp.Or(r.JobID, r.Key), inWords(err))
 			}
 			continue
@@ -98,10 +98,13 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, erro
 			if r.Swept, err = s.remove(ctx, r); err != nil {
 				return found, err
 			}
+			if !r.Swept && s.all {
+				unfinished = fmt.Errorf("job %s is in use by another process, so its data stays", cmp.Or(r.JobID, r.Key))
+			}
 		}
 		found = append(found, r.Leftovers)
 	}
-	return found, unknown
+	return found, unfinished
 }
 
 // leftover is what is left of a job.
