@@ -29,7 +29,7 @@ func ParseCondition(src string) (*Condition, error) {
 	}
 	c := new(Condition)
 	p := &parser{lexer: lexer{src: src, places: true}, terms: &c.Terms}
-	err := p.parse(func(p *parser) { c.root = p.whole() })
+	err := p.parse(func() { c.root = p.whole() })
 	return c, err
 }
 

@@ -44,7 +44,7 @@ type Filter struct {
 // Parse compiles an expression. An error shows the place with a caret.
 func Parse(src string) (*Filter, error) {
 	f, p := new(Filter), &parser{lexer: lexer{src: src}}
-	if err := p.parse(func(p *parser) { f.root = p.whole() }); err != nil {
+	if err := p.parse(func() { f.root = p.whole() }); err != nil {
 		return nil, err
 	}
 	f.TypedComparisons, f.Paths = p.typed, p.paths
@@ -101,7 +101,7 @@ type Path struct{ steps []step }
 func ParsePath(src string) (Path, error) {
 	var path Path
 	p := &parser{lexer: lexer{src: src}}
-	err := p.parse(func(p *parser) {
+	err := p.parse(func() {
 		path.steps = p.field()
 		p.expectEnd("the end of the field path")
 	})

@@ -22,7 +22,7 @@ type term struct {
 func ParseOrder(src string) (Order, error) {
 	var o Order
 	p := &parser{lexer: lexer{src: src}}
-	err := p.parse(func(p *parser) {
+	err := p.parse(func() {
 		for {
 			o = append(o, p.term())
 			if p.token.kind == tokenEnd {

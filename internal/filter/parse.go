@@ -28,10 +28,10 @@ type parser struct {
 }
 
 // parse lets read read what is in p.src, from its first token on. An error shows the place with a caret.
-func (p *parser) parse(read func(*parser)) error {
+func (p *parser) parse(read func()) error {
 	p.src = strings.TrimRight(p.src, " \t\r\n")
 	p.advance()
-	read(p)
+	read()
 	if p.mistake == "" {
 		return nil
 	}

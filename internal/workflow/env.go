@@ -129,7 +129,7 @@ func (r *reader) secret(e entry) Secret {
 		return s
 	}
 	var found []string
-	if e.value.Kind == yaml.ScalarNode && e.value.Tag == "!!str" {
+	if hasTag(e.value, "!!str") {
 		found = environmentName().FindStringSubmatch(e.value.Value)
 	}
 	if found == nil { // the value is not told: it may be a secret

@@ -76,10 +76,10 @@ func typeOf(n *yaml.Node) ParameterType {
 // typed returns n as a JSON value of the parameter's type.
 func (p Parameter) typed(n *yaml.Node) (json.RawMessage, error) {
 	n = resolveAlias(n)
-	if p.Type == StringParameter && n.Kind == yaml.ScalarNode && !isNull(n) {
+	if p.Type == StringParameter && isScalar(n) {
 		return jsonText(nil, n.Value), nil
 	}
-	r := newReader("", nil, ParseOptions{})
+	r := &reader{}
 	value, ok := p.fromJSON(r.json(nil, n))
 	switch {
 	case len(r.problems) > 0:

@@ -13,8 +13,8 @@ import (
 // Parse reads a workflow. file is its name in messages. The error is an *InvalidError with all problems.
 func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	r := newReader(file, data, o)
-	if root := r.load(data); root != nil && r.inspect(root) {
-		r.root(entry{name: "workflow", value: resolveAlias(root)})
+	if root := r.load(data); root != nil {
+		r.root(entry{name: "workflow", value: root})
 	}
 	r.expandArgs()
 	if o.Workspace != "" {
@@ -44,8 +44,8 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 func Read(file, name string, data []byte, target any) error {
 	r := newReader(file, data, ParseOptions{})
 	r.w = nil
-	if root := r.load(data); root != nil && r.inspect(root) {
-		r.read(entry{name: name, value: resolveAlias(root)}, target)
+	if root := r.load(data); root != nil {
+		r.read(entry{name: name, value: root}, target)
 	}
 	if len(r.problems) > 0 {
 		return &InvalidError{Problems: sortProblems(r.problems)}

@@ -81,7 +81,7 @@ func (m *Map) read(r *reader, e entry) bool {
 
 // distinct reads the name of a field, or true for the whole item.
 func (r *reader) distinct(e entry) (Text, bool) {
-	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
+	if !hasTag(e.value, "!!bool") {
 		return r.filledText(e)
 	}
 	whole, ok := r.boolean(e)

@@ -124,7 +124,13 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+// hasTag reports whether n is a scalar of this type.
+func hasTag(n *yaml.Node, tag string) bool { return n.Kind == yaml.ScalarNode && n.Tag == tag }
+
+func isNull(n *yaml.Node) bool { return hasTag(n, "!!null") }
+
+// isScalar reports whether n is a single value, and not null.
+func isScalar(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && !isNull(n) }
 
 // find returns the value of a key of mapping n, merged keys included, or nil.
 func find(n *yaml.Node, name string) *yaml.Node {

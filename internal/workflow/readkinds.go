@@ -29,7 +29,7 @@ func (all *Elements) read(r *reader, e entry) bool {
 	all.List = make([]Element, len(e.value.Content))
 	for i, n := range e.value.Content {
 		n = resolveAlias(n)
-		if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+		if hasTag(n, "!!str") {
 			all.List[i].Text = new(r.withPos(n, n.Value))
 		} else {
 			all.List[i].JSON = r.json(nil, n)
@@ -53,7 +53,7 @@ func (r *reader) elementName(e entry) (string, bool) {
 
 // parallel reads a number, or true for parallelTrue.
 func (r *reader) parallel(e entry) (int, bool) {
-	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
+	if !hasTag(e.value, "!!bool") {
 		n, ok := r.integer(e)
 		return n, ok && r.bounded(e, float64(n), `least:"1"`)
 	}

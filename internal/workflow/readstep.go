@@ -140,7 +140,7 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 		r.fail(e.key, `"capture" and "capture_output" are aliases; use one`)
 		return
 	}
-	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
+	if !hasTag(e.value, "!!bool") {
 		into(&s.Capture, func(e entry) (string, bool) { return r.string(e, "name") })(e)
 		return
 	}

@@ -248,7 +248,7 @@ type callOptions struct {
 func (r *reader) callOptions(s *Step, step *block, e entry) {
 	policy := r.basePolicy()
 	o := callOptions{Backoff: retry.Fixed, MaxDelay: policy.MaxDelay, Timeout: s.Timeout}
-	if e.value.Kind == yaml.ScalarNode && !isNull(e.value) {
+	if isScalar(e.value) {
 		if e.value = r.callText(e); e.value == nil {
 			return
 		}

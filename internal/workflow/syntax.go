@@ -13,7 +13,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// load returns the root node of the single document in data. It returns nil after it reported why there is none.
+// load returns the root node of the single document in data. It returns nil after it reported why there is none that may
+// be read.
 func (r *reader) load(data []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
@@ -27,7 +28,9 @@ func (r *reader) load(data []byte) *yaml.Node {
 	}
 	switch {
 	case errors.Is(err, io.EOF) && !isNull(document.Content[0]):
-		return document.Content[0]
+		if root := document.Content[0]; r.inspect(root) {
+			return resolveAlias(root)
+		}
 	case errors.Is(err, io.EOF):
 		r.reportEmpty()
 	case err != nil:

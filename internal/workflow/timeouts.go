@@ -54,7 +54,7 @@ func (r *reader) grace(e entry) (time.Duration, bool) {
 // read reads a duration or seconds, from 0, or never.
 func (p *ParkAfter) read(r *reader, e entry) (ok bool) {
 	switch {
-	case e.value.Kind != yaml.ScalarNode || isNull(e.value):
+	case !isScalar(e.value):
 		r.wrongType(e, "a duration or never")
 	case e.value.Value == "never":
 		p.Never, ok = true, true

@@ -238,7 +238,7 @@ func (r *reader) texts(e entry) map[string]string {
 }
 
 func (r *reader) fromText(e entry, target fromText) bool {
-	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
+	if !isScalar(e.value) {
 		want, _ := errors.AsType[check.Want](target.ReadText(""))
 		r.wrongType(e, cmp.Or(string(want), "a string"))
 		return false

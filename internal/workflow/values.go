@@ -25,7 +25,7 @@ func into[T any](target *T, read func(entry) (T, bool)) func(entry) {
 
 // text reads a text. A number or a boolean is taken as it is written.
 func (r *reader) text(e entry) (string, bool) {
-	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
+	if !isScalar(e.value) {
 		r.wrongType(e, "a string")
 		return "", false
 	}
@@ -62,7 +62,7 @@ func (r *reader) oneOf(e entry, words []string) (string, bool) {
 }
 
 func (r *reader) boolean(e entry) (v, ok bool) {
-	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
+	if !hasTag(e.value, "!!bool") {
 		r.wrongType(e, "true or false")
 		return false, false
 	}
@@ -98,7 +98,7 @@ func isNumber(n *yaml.Node) bool {
 
 // duration reads a duration. A timeout can also be a plain number of seconds, and must be above 0.
 func (r *reader) duration(e entry, timeout bool) (time.Duration, bool) {
-	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
+	if !isScalar(e.value) {
 		r.wrongType(e, "a duration")
 		return 0, false
 	}
@@ -144,7 +144,7 @@ func BuiltinNames() []string {
 // checkName checks a name that step texts refer to.
 func (r *reader) checkName(e entry, name string, ok func(string) bool, of string) {
 	switch {
-	case e.value.Kind != yaml.ScalarNode || isNull(e.value):
+	case !isScalar(e.value):
 	case e.value.Tag == "!!bool", !ok(name):
 		r.fail(e.value, "%s: invalid name %q: use %s, not starting with a digit", e.name, e.value.Value, of)
 	case slices.Contains(BuiltinNames(), name):

@@ -233,10 +233,7 @@ func edit(steps []Step) bool {
 func AddWorkspace(file string, source []byte, checkout bool) ([]byte, bool) {
 	r := newReader(file, source, ParseOptions{})
 	root := r.load(source)
-	if root == nil || !r.inspect(root) {
-		return nil, false
-	}
-	if root = resolveAlias(root); root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 {
+	if root == nil || root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 {
 		return nil, false
 	}
 	r.root(entry{name: "workflow", value: root})

@@ -98,7 +98,7 @@ func Documents(in io.Reader, take func(json.RawMessage) error) error {
 		case err != nil:
 			return &DataError{Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
 		}
-		r := newReader("", nil, ParseOptions{})
+		r := &reader{}
 		var data json.RawMessage
 		if root := n.Content[0]; r.inspect(root) {
 			data = r.json(nil, resolveAlias(root))
