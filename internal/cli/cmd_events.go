@@ -66,7 +66,7 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 // complete completes the query for events of a job, or of an item of it.
 func (o *eventsOptions) complete(job jobs.Job, itemID string) (err error) {
 	if o.query.ItemID != "" {
-		if o.query.ItemID, err = labelsOf(job).idOf(o.query.ItemID); err != nil {
+		if o.query.ItemID, _, err = labelsOf(job).find(o.query.ItemID); err != nil {
 			return err
 		}
 		if itemID != "" && itemID != o.query.ItemID {

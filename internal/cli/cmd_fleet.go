@@ -260,15 +260,6 @@ func (n nodeShown) work() string {
 	return cmp.Or(strings.Join(held, "; "), "-")
 }
 
-// lastRunner returns which process ran a job last, and how long ago, or "" if that is not known.
-func lastRunner(r fleet.Leftovers) string {
-	if r.Host == "" {
-		return ""
-	}
-	return fmt.Sprintf(": process %d on %s, last seen %s ago", r.PID, r.Host,
-		duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)))
-}
-
 // sweep prints what each job has left, and removes that of jobs that have ended or are named. A named job with nothing
 // to remove is a usage error.
 func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []string) error {
@@ -305,7 +296,12 @@ func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []s
 		case r.Ended:
 			return "would be removed: job finished"
 		}
-		return "kept: can be resumed" + lastRunner(r)
+		text := "kept: can be resumed"
+		if r.Host != "" {
+			text += fmt.Sprintf(": process %d on %s, last seen %s ago", r.PID, r.Host,
+				duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)))
+		}
+		return text
 	}
 	return printRows(con, []term.Column[fleet.Leftovers]{
 		{Head: "JOB", Cell: func(r fleet.Leftovers) string { return cmp.Or(r.JobID, r.Key) }},

@@ -129,7 +129,14 @@ func jobColumns(list []jobStatus, dirs bool, now time.Time) []term.Column[jobSta
 	columns := []term.Column[jobStatus]{
 		{Head: "JOB", Key: "job_id"},
 		{
-			Head: "STATE", Cell: func(s jobStatus) string { return s.stateInList(now) },
+			Head: "STATE", Cell: func(s jobStatus) string {
+				for _, q := range s.Quota { // that agents wait for
+					if left := q.Until.Sub(now); left > 0 && s.State == jobs.Running {
+						return s.StateText + ", paused for " + view.Rough(left)
+					}
+				}
+				return s.StateText
+			},
 			Paint: func(s jobStatus) term.Colour { return stateColour(s.summary) },
 		},
 		{Head: "AGE", Cell: func(s jobStatus) string { return view.Rough(now.Sub(s.Started)) }, Drop: 2},
@@ -151,17 +158,6 @@ func jobColumns(list []jobStatus, dirs bool, now time.Time) []term.Column[jobSta
 		columns = append(columns, term.Column[jobStatus]{Head: "DIRECTORY", Cell: dir})
 	}
 	return columns
-}
-
-// stateInList returns the state with how long agents wait.
-func (s jobStatus) stateInList(now time.Time) string {
-	state := s.summary.StateShown()
-	for _, q := range s.Quota {
-		if left := q.Until.Sub(now); left > 0 && s.State == jobs.Running {
-			return state + ", paused for " + view.Rough(left)
-		}
-	}
-	return state
 }
 
 // cost returns what its AI agents have cost, with a + where it may be more.

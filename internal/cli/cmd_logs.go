@@ -118,7 +118,22 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 			}
 		}
 	}
-	if err := o.printEntries(con, job, shown); err != nil {
+	var err error
+	if con.format == term.Human {
+		p := view.NewLogPrinter(con.out, con.look(), con.safe)
+		p.Prefix, p.Tries = o.prefix, o.query.ItemID != "" && !o.raw
+		if p.Tries && !o.prefix {
+			p.Learn(o.chosen(view.PrintedOf(job, o.query)))
+		}
+		err = p.Print(shown)
+	} else {
+		if o.follow { // an array would have no end
+			con.format = term.JSONL
+		}
+		_, err = term.Rows[term.Line]{Format: con.format}.Print(con.out,
+			mapped(shown, func(e outputs.Entry) (term.Line, error) { return json.Marshal(e) }))
+	}
+	if err != nil {
 		return unlessClosed(err)
 	}
 	if !seen {
@@ -141,24 +156,6 @@ func (o logsOptions) chosen(entries iter.Seq2[outputs.Entry, error]) iter.Seq2[o
 		return view.FailedOnly(entries)
 	}
 	return entries
-}
-
-// printEntries prints entries in the format that was asked for. An array would have no end while the job runs.
-func (o logsOptions) printEntries(con *console, job jobs.Job, entries iter.Seq2[outputs.Entry, error]) error {
-	if con.format == term.JSON && o.follow {
-		con.format = term.JSONL
-	}
-	if con.format != term.Human {
-		_, err := term.Rows[term.Line]{Format: con.format}.Print(con.out,
-			mapped(entries, func(e outputs.Entry) (term.Line, error) { return json.Marshal(e) }))
-		return err
-	}
-	p := view.NewLogPrinter(con.out, con.look(), con.safe)
-	p.Prefix, p.Tries = o.prefix, o.query.ItemID != "" && !o.raw
-	if p.Tries && !o.prefix {
-		p.Learn(o.chosen(view.PrintedOf(job, o.query)))
-	}
-	return p.Print(entries)
 }
 
 // mistaken returns an error if the job does not have the attempt or the step that is asked for.

@@ -308,8 +308,14 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	if err := o.fleet.check(con, w.Workflow, o.quiet); err != nil {
 		return err
 	}
-	if err := o.checkProgram(); err != nil {
-		return err
+	// So that a typing error is no failure of each item. Nothing is known of scripts, of programs that are named by the
+	// items, and of what workers run.
+	short := o.short
+	name := short.Command[0]
+	known := !short.IsScript() && short.Agent == "" && !o.fleet.wanted() && !strings.ContainsAny(name, "{$") &&
+		(short.Replace == "" || !strings.Contains(name, short.Replace))
+	if known && isMissing(name) {
+		return refusef("%s: command not found", name)
 	}
 	if o.joblog != "" { // found out before anything runs
 		file, err := os.OpenFile(o.joblog, os.O_CREATE|os.O_WRONLY, 0o666)
@@ -324,18 +330,6 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	w.warnings = nil
 	o.quiet = o.quiet || !con.live
 	return o.asRefusal(o.start(ctx, con, w))
-}
-
-// checkProgram returns an error if the command is a program that is not on this machine, so that a typing error is no
-// failure of each item. It says nothing of scripts, of programs that are named by the items, and of what workers run.
-func (o *mapOptions) checkProgram() error {
-	w := o.short
-	name := w.Command[0]
-	if w.IsScript() || w.Agent != "" || o.fleet.wanted() || strings.ContainsAny(name, "{$") ||
-		w.Replace != "" && strings.Contains(name, w.Replace) || !isMissing(name) {
-		return nil
-	}
-	return refusef("%s: command not found", name)
 }
 
 // isMissing reports whether a program is not on this machine.

@@ -52,7 +52,7 @@ workers could run the items now.`,
 	addMaxCost(cmd, &o.maxCost)
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
-	o.since.add(cmd)
+	addSince(cmd, &o.since)
 	o.fleet.addWorkers(cmd, "plan for the workers of this broker")
 	return cmd
 }
@@ -84,7 +84,7 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	c.Home, c.Since = t.home, o.since.Since
+	c.Home, c.Since = t.home, o.since
 	earlier, note, err := reuse.Compare(c.Reuse(), w.Workflow)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ type runOptions struct {
 	// wait waits for a job of the same workflow, and no longer than waitMost if that is not zero.
 	wait     bool
 	waitMost time.Duration
-	since    sinceOptions
+	since    jobs.Since
 }
 
 // newRunCommand returns the command that runs workflows.
@@ -74,7 +74,7 @@ Exit codes:
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "if this workflow is running here, start when that job has ended")
 	cmd.Flags().Var(durationFlag(&o.waitMost), "wait-timeout",
 		"like --wait, but exit with 75 if it still runs after this long")
-	o.since.add(cmd)
+	addSince(cmd, &o.since)
 	o.addPrint(cmd, "print output in item order (implies --print; also with --group)")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "same as plan")
 	return cmd
@@ -82,7 +82,7 @@ Exit codes:
 
 // checkedAs returns the configuration that a workflow is checked for before it runs.
 func (o runOptions) checkedAs() mapreduce.Config {
-	c := mapreduce.Config{MaxDelay: o.maxDelay, MaxParallel: o.maxParallel, Since: o.since.Since}
+	c := mapreduce.Config{MaxDelay: o.maxDelay, MaxParallel: o.maxParallel, Since: o.since}
 	c.OnFleet = o.fleet.wanted()
 	return c
 }
@@ -202,7 +202,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked) error {
 	}
 	c := o.config(t)
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, w.maxDelay, os.Stdin, w.settings, w.values
-	c.AllowDirty, c.Since = o.allowDirty, o.since.Since
+	c.AllowDirty, c.Since = o.allowDirty, o.since
 	o.clean(ctx, con, t.home)
 	return o.runJob(ctx, con, c, w.Workflow, o.conclude,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {

@@ -274,7 +274,7 @@ const groupsInStatus = 5
 // print prints the status for people. What a standard workflow does not have, such as items, is left out.
 func (d details) print(l term.Lines, now time.Time) {
 	j := d.seen
-	state := l.Paint(stateColour(d.summary), d.summary.StateShown())
+	state := l.Paint(stateColour(d.summary), d.StateText)
 	if d.Hold != nil {
 		state += fmt.Sprintf(" since %s", d.Hold.Since.Local().Format(time.DateTime))
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/process"
 	"prodigy/internal/simulate"
 	"prodigy/internal/term"
 	"prodigy/internal/web"
@@ -169,10 +169,8 @@ func (o *testOptions) testFile(ctx context.Context, con *console, file string, c
 		return suite, err
 	}
 	ext := filepath.Ext(file)
-	path := cmp.Or(cases.Workflow, strings.TrimSuffix(filepath.Base(file), testSuffix+ext)+ext)
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(file), path)
-	}
+	path := process.Resolve(filepath.Dir(file),
+		cmp.Or(cases.Workflow, strings.TrimSuffix(filepath.Base(file), testSuffix+ext)+ext))
 	for i := range cases.Cases {
 		c := &cases.Cases[i]
 		if !chosen.MatchString(c.Name) {
@@ -192,16 +190,15 @@ func (o *testOptions) testFile(ctx context.Context, con *console, file string, c
 		if con.format != term.Human || o.quiet && len(wrong) == 0 {
 			continue
 		}
-		end := fmt.Sprintf("%s    %s: %s (%s)\n", con.look().Paint(term.Green, "ok"), term.Visible(file),
-			term.Visible(c.Name), duration.Format(virtual))
-		if len(wrong) > 0 {
-			end = fmt.Sprintf("%s  %s:%d: %s\n", con.look().Paint(term.Red, "FAIL"), term.Visible(file), c.Pos.Line,
-				term.Visible(c.Name))
+		l, where, name := con.lines(), term.Visible(file), term.Visible(c.Name)
+		if len(wrong) == 0 {
+			l.Printf("%s    %s: %s (%s)", l.Paint(term.Green, "ok"), where, name, duration.Format(virtual))
+		} else {
+			l.Printf("%s  %s:%d: %s", l.Paint(term.Red, "FAIL"), where, c.Pos.Line, name)
 		}
 		for _, line := range wrong {
-			end += "      " + term.Visible(line) + "\n"
+			l.Printf("      %s", term.Visible(line))
 		}
-		_, _ = io.WriteString(con.out, end)
 	}
 	return suite, nil
 }

@@ -215,7 +215,11 @@ func startCommand(home jobs.Home, job jobs.Job, a web.Action) error {
 	go func() { // the command outlives the server, so nobody waits for it
 		failed := cmd.Wait()
 		_ = os.Remove(a.File)
-		_ = errors.Join(web.EndStarted(out, endText(cmd.ProcessState)), out.Close())
+		end := "killed by a signal"
+		if code := cmd.ProcessState.ExitCode(); code >= 0 {
+			end = fmt.Sprintf("exit code %d", code)
+		}
+		_ = errors.Join(web.EndStarted(out, end), out.Close())
 		ended <- failed
 	}()
 	select {
@@ -233,12 +237,4 @@ func startCommand(home jobs.Home, job jobs.Job, a web.Action) error {
 	case <-time.After(settled):
 		return nil
 	}
-}
-
-// endText says how a command ended, for the page about it.
-func endText(state *os.ProcessState) string {
-	if code := state.ExitCode(); code >= 0 {
-		return fmt.Sprintf("exit code %d", code)
-	}
-	return "killed by a signal"
 }

@@ -174,11 +174,12 @@ func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 
 // print prints the events of an item in order, each with its reasons and the end of what was printed then.
 func (e explained) print(l term.Lines) {
-	head := fmt.Sprintf("item %s%s of job %s", term.Visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
-	if len(e.Item) > 0 {
-		head += ": " + term.Brief(string(e.Item), dataShown)
+	label := ""
+	if len(e.Item) > 0 && e.Item[0] == '{' { // else the data says as much
+		label = inBrackets(e.Label)
 	}
-	l.Foldf(2, "%s", head)
+	l.Foldf(2, "item %s%s of job %s%s", term.Visible(e.ItemID), label, e.JobID,
+		term.Prefixed(": ", term.Brief(string(e.Item), dataShown)))
 	for _, c := range e.Entries {
 		l.Foldf(underTime, "%s", c.Time.Local().Format("2006-01-02 15:04:05.000")+"  "+term.Visible(c.Text))
 		for _, why := range c.Why {

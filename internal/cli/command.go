@@ -130,7 +130,7 @@ func onItem(con *console, cmd *cobra.Command, run argumentCommand) *cobra.Comman
 		case item == "":
 			return usagef("<item> is required: %s is a job", args[0])
 		}
-		if item, err = labelsOf(job).idOf(item); err != nil {
+		if item, _, err = labelsOf(job).find(item); err != nil {
 			return err
 		}
 		return run(cmd.Context(), con, job, item)

@@ -212,40 +212,32 @@ func printProblems(con *console, problems []workflow.Problem, word string) {
 	}
 }
 
-// printAdvice prints what to do about err, if there is advice for it.
+// printAdvice prints what to do about err, if it does not say enough by itself.
 func printAdvice(con *console, err error) {
-	if text := advice(err); text != "" {
-		con.sayf("%s", text)
-	}
-}
-
-// advice returns what to do about err, or "" if the error says enough by itself.
-func advice(err error) string {
 	var log *events.DamagedError
 	var queue *dlq.DamagedError
 	var locked *jobs.LockedError
 	var files *job.FilesError
 	switch {
 	case errors.As(err, &locked):
-		return fmt.Sprintf("'prodigy status%[1]s --watch' shows its progress; if it is paused, 'prodigy continue%[1]s' continues it.",
+		con.sayf("'prodigy status%[1]s --watch' shows its progress; if it is paused, 'prodigy continue%[1]s' continues it.",
 			named(locked.JobID))
 	case jobs.CannotWrite(err):
-		return "Free disk space, or make the directory writable."
+		con.sayf("Free disk space, or make the directory writable.")
 	case process.Short(err):
-		return "Raise the limit (ulimit -n for files, ulimit -u for processes), or lower --max-parallel."
+		con.sayf("Raise the limit (ulimit -n for files, ulimit -u for processes), or lower --max-parallel.")
 	case errors.Is(err, agent.ErrDir):
-		return "The job's working directory is missing. Restore it: commands run where the job was started."
+		con.sayf("The job's working directory is missing. Restore it: commands run where the job was started.")
 	case errors.Is(err, fs.ErrPermission):
-		return "Jobs are stored in PRODIGY_HOME (default ~/.prodigy), which must be writable."
+		con.sayf("Jobs are stored in PRODIGY_HOME (default ~/.prodigy), which must be writable.")
 	case errors.As(err, &files):
-		return fmt.Sprintf(`Run 'prodigy fsck%s' to see what is damaged.
+		con.sayf(`Run 'prodigy fsck%s' to see what is damaged.
 Restore the file from a backup, or run the workflow again.`, named(files.JobID))
 	case errors.As(err, &log):
-		return "Run 'prodigy fsck' to see what is damaged."
+		con.sayf("Run 'prodigy fsck' to see what is damaged.")
 	case errors.As(err, &queue):
-		return "Move the damaged file away; it is rebuilt from the log when needed."
+		con.sayf("Move the damaged file away; it is rebuilt from the log when needed.")
 	}
-	return ""
 }
 
 // unlessClosed ignores the error of a reader that closed the pipe, such as head.

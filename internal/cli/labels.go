@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -33,15 +34,6 @@ func labelsBy(job jobs.Job, w *workflow.Workflow) itemLabels {
 	return itemLabels{job: job, label: agent.Labels(m)}
 }
 
-// beside returns " (label)" to print behind the id of an item whose data is printed as well, or "" if the data says as
-// much.
-func beside(label string, item json.RawMessage) string {
-	if len(item) == 0 || item[0] != '{' {
-		return ""
-	}
-	return inBrackets(label)
-}
-
 // labelShown is how many characters of a label are printed.
 const labelShown = 60
 
@@ -53,11 +45,12 @@ func inBrackets(label string) string {
 	return " (" + term.Brief(label, labelShown) + ")"
 }
 
-// find returns the id of the item that is asked for, by its id or else by its label, and reports whether there is one.
+// find returns the id of the item that is asked for, by its id or else by its label, and reports whether there is one. A
+// name that no item has is returned as it is, for the message that there is none.
 func (l itemLabels) find(asked string) (id string, found bool, err error) {
 	all, err := l.findAll([]string{asked})
 	it, found := all[asked]
-	return it.ID, found, err
+	return cmp.Or(it.ID, asked), found, err
 }
 
 // findAll is find for several items.
@@ -69,17 +62,7 @@ func (l itemLabels) findAll(asked []string) (map[string]items.Item, error) {
 	return all, err
 }
 
-// idOf returns the id of the item that is asked for. A name that no item has is returned as it is, for the message that
-// there is none.
-func (l itemLabels) idOf(asked string) (string, error) {
-	id, found, err := l.find(asked)
-	if err != nil || !found {
-		return asked, err
-	}
-	return id, nil
-}
-
-// idsOf is idOf for several items.
+// idsOf returns the ids of several items as find does.
 func (l itemLabels) idsOf(asked []string) ([]string, error) {
 	found, err := l.findAll(asked)
 	if err != nil {

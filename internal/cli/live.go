@@ -15,7 +15,12 @@ import (
 func newProgress(con *console, w *workflow.Workflow) view.Progress {
 	g := view.Progress{Look: term.Look{Colours: con.colours()}}
 	if w != nil {
-		g.Steps, g.Waits = stepCounts(w), breakerWaits(w)
+		g.Waits, g.Steps = breakerWaits(w), map[string]int{"": len(w.Commands)} // those of a standard workflow
+		for name, p := range map[string]*workflow.Phase{"setup": w.Setup, "reduce": w.Reduce, "merge": w.Merge} {
+			if p != nil {
+				g.Steps[name] = len(p.Commands)
+			}
+		}
 		if w.Budget.Job != nil {
 			g.Budget = *w.Budget.Job
 		}
@@ -73,16 +78,4 @@ func (s *jobScreen) progress(g view.Progress, j *view.Job, now time.Time) {
 	}
 	width, height := s.Size()
 	s.Draw(g.Lines(j, now, width, height))
-}
-
-// stepCounts returns the number of steps of setup, reduce and merge by phase; the steps of a standard workflow are
-// under "".
-func stepCounts(w *workflow.Workflow) map[string]int {
-	steps := map[string]int{"": len(w.Commands)}
-	for name, p := range map[string]*workflow.Phase{"setup": w.Setup, "reduce": w.Reduce, "merge": w.Merge} {
-		if p != nil {
-			steps[name] = len(p.Commands)
-		}
-	}
-	return steps
 }

@@ -62,7 +62,10 @@ type jobOptions struct {
 	joblog string
 	// replacement (--workflow) is the path of another workflow file. Empty keeps the recorded one.
 	replacement string
-	metrics     metricsOptions
+	// metricsAt (--metrics) is where metrics for Prometheus are served. Empty means nowhere.
+	metricsAt string
+	// metricsFile (--metrics-file) is what they are written to. Empty means that they are not.
+	metricsFile string
 	// telemetry (--otel) exports to OpenTelemetry even if the environment does not say so.
 	telemetry bool
 	// set (--set) has other values for parameters and variables, as NAME=VALUE.
@@ -96,7 +99,11 @@ func (o *jobOptions) addRunning(cmd *cobra.Command, usual term.EchoMode) {
 	f.Var(poolFlag(&o.pool), "pool",
 		"limit all jobs on this machine with the same pool name to SLOTS items in total, as NAME:SLOTS")
 	f.BoolVar(&o.logSteps, "log-steps", false, "record step events for every item")
-	o.metrics.add(cmd)
+	f.Var(value[string]{&o.metricsAt, "address", parseListen}, "metrics",
+		"serve Prometheus metrics at this address while the job runs, such as :9464 (127.0.0.1 unless a host "+
+			"is given); no authentication")
+	f.Var(value[string]{&o.metricsFile, "file", parseProm}, "metrics-file",
+		"write Prometheus metrics to this .prom file, for node_exporter's textfile collector")
 	f.BoolVar(&o.telemetry, "otel", false,
 		"export to OpenTelemetry over OTLP (default endpoint http://localhost:4318; on if "+
 			"OTEL_EXPORTER_OTLP_ENDPOINT is set)")
@@ -206,11 +213,8 @@ func versionText() string {
 	return info.Main.Version
 }
 
-// sinceOptions are the flags about an earlier job whose results are taken over.
-type sinceOptions struct{ jobs.Since }
-
-// add gives cmd the flags.
-func (o *sinceOptions) add(cmd *cobra.Command) {
+// addSince gives cmd the flags about an earlier job whose results are taken over.
+func addSince(cmd *cobra.Command, o *jobs.Since) {
 	f := cmd.Flags()
 	f.StringVar(&o.JobID, "since", "",
 		"reuse results of items unchanged since this job (latest: this workflow's latest job, none: reuse nothing)")
@@ -221,24 +225,6 @@ func (o *sinceOptions) add(cmd *cobra.Command) {
 	f.BoolVar(&o.CheckOutputs, "check-outputs", false,
 		"with --since, also rerun items whose output files (produces) were modified or deleted")
 	_ = cmd.RegisterFlagCompletionFunc("since", completeJobs)
-}
-
-// metricsOptions are the flags about metrics for Prometheus.
-type metricsOptions struct {
-	// listen (--metrics) is empty if metrics are not served.
-	listen string
-	// file (--metrics-file) is empty if metrics are not written.
-	file string
-}
-
-// add gives cmd the flags.
-func (o *metricsOptions) add(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.Var(value[string]{&o.listen, "address", parseListen}, "metrics",
-		"serve Prometheus metrics at this address while the job runs, such as :9464 (127.0.0.1 unless a host "+
-			"is given); no authentication")
-	f.Var(value[string]{&o.file, "file", parseProm}, "metrics-file",
-		"write Prometheus metrics to this .prom file, for node_exporter's textfile collector")
 }
 
 // parseListen reads an address to listen on, or a mere port, and returns it as host:port. Without a host it is one of

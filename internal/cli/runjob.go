@@ -189,7 +189,7 @@ func (p *printer) outside(c *mapreduce.Config) (*telemetry.Run, error) {
 	}
 	run, err := telemetry.Begin(telemetry.Config{
 		Home: c.Home, Workflow: p.workflow, Settings: c.Settings, Dir: c.Dir, Environ: c.Environ, Version: versionText(), Slots: slots,
-		Listen: p.options.metrics.listen, MetricsFile: p.options.metrics.file, OTel: p.options.telemetry,
+		Listen: p.options.metricsAt, MetricsFile: p.options.metricsFile, OTel: p.options.telemetry,
 		Told: func(text string) { p.notices <- notice{text: "note: " + term.Visible(text)} },
 	})
 	if err != nil {

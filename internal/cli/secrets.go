@@ -23,17 +23,13 @@ func secretsOf(job jobs.Job) jobSecrets {
 	}
 	options.Purpose = settings.ToCheck
 	found, err := settings.Resolve(context.Background(), w, options) // it does not block
-	if err != nil && !hasSecrets(w) {
+	secret := func(v workflow.EnvVar) bool { return v.Secret }
+	declared := len(w.Secrets) > 0 || slices.ContainsFunc(w.Env, secret) ||
+		slices.ContainsFunc(w.Profiles, func(p workflow.Profile) bool { return slices.ContainsFunc(p.Env, secret) })
+	if !declared {
 		err = nil // a file of variables that is gone hides nothing
 	}
 	return jobSecrets{found, err}
-}
-
-// hasSecrets reports whether the workflow declares anything as secret.
-func hasSecrets(w *workflow.Workflow) bool {
-	secret := func(v workflow.EnvVar) bool { return v.Secret }
-	return len(w.Secrets) > 0 || slices.ContainsFunc(w.Env, secret) ||
-		slices.ContainsFunc(w.Profiles, func(p workflow.Profile) bool { return slices.ContainsFunc(p.Env, secret) })
 }
 
 // letters returns the dead letters of a job with their items as they may be shown.

@@ -7,21 +7,21 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
+	"prodigy/internal/process"
 	"prodigy/internal/term"
 )
 
 // steering is the way in of requests to the job that this process runs: from other processes over its socket, and from
 // the keys of the terminal.
 type steering struct {
-	mu sync.Mutex
 	// ask is nil while the job takes no requests.
-	ask func(job.Request) job.Answer
+	ask atomic.Pointer[func(job.Request) job.Answer]
 	// stop ends the run for a user, as a signal does. It does not need the job.
 	stop func(by string) job.Answer
 }
@@ -34,9 +34,9 @@ func (s *steering) control(place jobs.Job, ask func(job.Request) job.Answer) (st
 		}
 		return ask(r)
 	})
-	s.set(ask)
+	s.ask.Store(&ask)
 	return func() error {
-		s.set(nil)
+		s.ask.Store(nil)
 		if server == nil {
 			return nil
 		}
@@ -44,23 +44,14 @@ func (s *steering) control(place jobs.Job, ask func(job.Request) job.Answer) (st
 	}, err
 }
 
-// set makes ask the way to the job; nil once the job takes no requests any more.
-func (s *steering) set(ask func(job.Request) job.Answer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ask = ask
-}
-
 // do has the job do a request of the user at the terminal. It reports false if there is no job to do it.
 func (s *steering) do(r job.Request) (job.Answer, bool) {
-	s.mu.Lock()
-	ask := s.ask
-	s.mu.Unlock()
+	ask := s.ask.Load()
 	if ask == nil {
 		return job.Answer{}, false
 	}
 	r.By = userName()
-	return ask(r), true
+	return (*ask)(r), true
 }
 
 // checkRunning refuses a request to a job that does not run, and says what to do instead.
@@ -116,10 +107,8 @@ func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, 
 		if err := checkRunning(place, r.Do); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(beginTime / 100):
+		if err := process.Sleep(ctx, beginTime/100); err != nil {
+			return err
 		}
 		answer, err = job.Ask(place.ControlSocket(), r)
 	}
@@ -167,13 +156,9 @@ func userName() string {
 
 // awaitStop waits until the process does not run the job any more.
 func awaitStop(ctx context.Context, con *console, place jobs.Job, pid int) error {
-	ticker := time.NewTicker(askEvery)
-	defer ticker.Stop()
 	for place.Runner() == pid {
-		select {
-		case <-ctx.Done():
+		if process.Sleep(ctx, askEvery) != nil {
 			return nil
-		case <-ticker.C:
 		}
 	}
 	switch lastOf(place).State {

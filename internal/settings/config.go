@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/check"
+	"prodigy/internal/process"
 	"prodigy/internal/workflow"
 )
 
@@ -100,8 +101,8 @@ func parseConfig(path string, data []byte) (c Config, err error) {
 		return Config{}, err
 	}
 	for _, file := range []*string{&c.Fleet.Credentials, &c.Fleet.CA, &c.Fleet.Cert, &c.Fleet.Key, &c.Fleet.NKey} {
-		if *file != "" && !filepath.IsAbs(*file) {
-			*file = filepath.Join(filepath.Dir(path), *file)
+		if *file != "" {
+			*file = process.Resolve(filepath.Dir(path), *file)
 		}
 	}
 	return c, nil

@@ -64,9 +64,6 @@ func (s scope) environ(inherited []string) []string {
 // template returns the names that texts can use, including those that get their values after the job has started.
 func (s scope) template() template.Names { return s.with(workflow.BuiltinNames()) }
 
-// early returns the names that have values before the job starts.
-func (s scope) early() template.Names { return s.with([]string{"env", "workflow"}) }
-
 // with returns the names of variables and parameters, and these roots.
 func (s scope) with(roots []string) template.Names {
 	var n template.Names
@@ -88,22 +85,17 @@ func (s scope) Resolve(root string) (template.Value, bool) {
 		return template.JSON(raw), raw != nil
 	}
 	switch root {
-	case "env":
-		return s.environment(), true
+	case "env": // all variables are its fields
+		fields := map[string]template.Value{}
+		for _, values := range []map[string]string{s.inherited, s.values} {
+			for name, value := range values {
+				fields[name] = template.Text(value)
+			}
+		}
+		return template.Value{}.With(fields), true
 	case "workflow":
 		return template.Text("").With(map[string]template.Value{"name": template.Text(s.workflow)}), true
 	}
 	value, ok := s.values[root]
 	return template.Text(value), ok
-}
-
-// environment returns all variables as the fields of ${env}.
-func (s scope) environment() template.Value {
-	fields := map[string]template.Value{}
-	for _, values := range []map[string]string{s.inherited, s.values} {
-		for name, value := range values {
-			fields[name] = template.Text(value)
-		}
-	}
-	return template.Value{}.With(fields)
 }

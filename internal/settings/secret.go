@@ -71,10 +71,7 @@ func (r *resolver) secretCommands(ctx context.Context) {
 			r.declare(s.Name)
 			r.written(*s.Command)
 		default:
-			value, err := r.known.output(ctx, *s.Command, r.o.Dir, r.o.Environ, nil)
-			if err == nil && value == "" {
-				err = errors.New("the command printed nothing")
-			}
+			value, err := r.output(ctx, *s.Command, true)
 			r.secret(s, value, err)
 		}
 	}

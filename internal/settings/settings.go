@@ -253,13 +253,13 @@ func (r *resolver) merged(p workflow.Profile) []workflow.EnvVar {
 // where the workflow says.
 func (r *resolver) checkSet(all []workflow.EnvVar) error {
 	for name := range check.ByKey(r.o.Set) {
-		isVariable := func(v workflow.EnvVar) bool { return v.Name == name }
-		secret := slices.ContainsFunc(all, func(v workflow.EnvVar) bool { return v.Name == name && v.Secret }) ||
+		at := slices.IndexFunc(all, func(v workflow.EnvVar) bool { return v.Name == name })
+		secret := at >= 0 && all[at].Secret ||
 			slices.ContainsFunc(r.w.Secrets, func(s workflow.Secret) bool { return s.Name == name })
 		switch {
 		case secret:
 			return fmt.Errorf("%s is a secret: its value comes only from the source in the workflow", name)
-		case !slices.ContainsFunc(all, isVariable) && !slices.Contains(r.known.names, name):
+		case at < 0 && !slices.Contains(r.known.names, name):
 			return fmt.Errorf("the workflow has no parameter or variable %s", name)
 		}
 	}

@@ -88,10 +88,7 @@ func (r *resolver) variable(ctx context.Context, v workflow.EnvVar) {
 		}
 		r.keep(v)
 	case v.Command != nil && (v.Cache || v.Secret):
-		value, err := r.known.output(ctx, *v.Command, r.o.Dir, r.o.Environ, nil)
-		if err == nil && v.Secret && value == "" {
-			err = errors.New("the command printed nothing")
-		}
+		value, err := r.output(ctx, *v.Command, v.Secret)
 		if err != nil {
 			r.fail(v.Command.Pos, "env %s: %v", v.Name, err)
 			return
@@ -111,6 +108,15 @@ func (r *resolver) variable(ctx context.Context, v workflow.EnvVar) {
 		}
 		r.keep(v)
 	}
+}
+
+// output returns what a command prints. That of a secret must print something.
+func (r *resolver) output(ctx context.Context, command workflow.Text, secret bool) (string, error) {
+	value, err := r.known.output(ctx, command, r.o.Dir, r.o.Environ, nil)
+	if err == nil && secret && value == "" {
+		err = errors.New("the command printed nothing")
+	}
+	return value, err
 }
 
 // choose returns v with the value that its condition selects.
@@ -148,7 +154,7 @@ func (r *resolver) operand(t filter.Term) (filter.Value, error) {
 		text, err := r.known.bind(workflow.Text{Value: t.Src})
 		return filter.Untyped(text), err
 	}
-	single, err := template.CompileExpression(t.Src, r.known.early())
+	single, err := template.CompileExpression(t.Src, r.known.with([]string{"env", "workflow"})) // that have values
 	if err != nil {
 		return filter.Value{}, err
 	}

@@ -136,13 +136,20 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 	}, p.flush
 }
 
-// cell returns what people see of a value.
+// cell returns what people see of a value: a time in their zone, yes or no, the rest as fmt prints it.
 func (c Column[T]) cell(k Look, v T, fields *map[string]json.RawMessage) (text string, err error) {
 	switch {
 	case c.Cell != nil:
 		text = c.Cell(v)
 	case c.Value != nil:
-		text = forPeople(c.Value(v))
+		switch v := c.Value(v).(type) {
+		case bool:
+			text = YesNo(v)
+		case time.Time:
+			text = v.Local().Format(time.DateTime)
+		default:
+			text = fmt.Sprint(v)
+		}
 	default:
 		text, err = fieldText(v, c.Key, fields)
 	}
@@ -154,17 +161,6 @@ func (c Column[T]) cell(k Look, v T, fields *map[string]json.RawMessage) (text s
 		text = k.Paint(c.Paint(v), text)
 	}
 	return text, err
-}
-
-// forPeople returns a value as people read it: a time in their zone, yes or no, the rest as fmt prints it.
-func forPeople(v any) string {
-	switch v := v.(type) {
-	case bool:
-		return YesNo(v)
-	case time.Time:
-		return v.Local().Format(time.DateTime)
-	}
-	return fmt.Sprint(v)
 }
 
 // jsonArray streams one array: rows that have a line of their own, one on each, others indented.
@@ -207,12 +203,10 @@ func Encode(v any, prefix, indent string) ([]byte, error) {
 
 // PrintJSON prints v as one indented document.
 func PrintJSON(w io.Writer, v any) error {
-	text, err := Encode(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // separated prints comma- or tab-separated values with a header. Each row is written at once: somebody may be
