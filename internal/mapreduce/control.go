@@ -186,8 +186,8 @@ func (p *pool) scale(r job.Request) job.Answer {
 
 func (p *pool) skip(r job.Request) job.Answer {
 	inTurn := map[int]bool{}
-	for it := range p.lobby.starts.all() {
-		inTurn[it.Index] = !p.lobby.gone[it.Index]
+	for it := range p.starts.all() {
+		inTurn[it.Index] = !p.gone[it.Index]
 	}
 	answer := p.recordSkips(r, true, "skipped", func(it job.Item) {
 		_, runs := p.Running[it.Index]
@@ -274,21 +274,21 @@ func (p *pool) dropSkipped(d dueItem) bool {
 // are those that wait for the turn of their keys. It reports whether the item was there: else the source has
 // not given it yet, or it runs.
 func (p *pool) forget(index int, inTurn map[int]bool) bool {
-	l, s := &p.lobby, &p.suspects
-	if l.fresh != nil && l.fresh.Index == index {
-		l.fresh = nil
+	s := &p.suspects
+	if p.fresh != nil && p.fresh.Index == index {
+		p.fresh = nil
 		return true
 	}
 	same := func(d dueItem) bool { return d.index == index }
 	n := len(s.lone) + len(s.waiting)
 	s.lone, s.waiting = slices.DeleteFunc(s.lone, same), slices.DeleteFunc(s.waiting, same)
-	switch at := slices.IndexFunc(l.due, same); {
+	switch at := slices.IndexFunc(p.due, same); {
 	case len(s.lone)+len(s.waiting) < n:
 		return true
 	case at >= 0:
-		heap.Remove(&l.due, at)
+		heap.Remove(&p.due, at)
 	case inTurn[index]:
-		l.gone[index] = true
+		p.gone[index] = true
 	default:
 		return false
 	}
@@ -302,7 +302,7 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 		e.ItemIDs = append(e.ItemIDs, it.ID)
 	}
 	now := time.Now()
-	n, parked := 0, slices.Concat(p.lobby.resting, p.lobby.parked)
+	n, parked := 0, slices.Concat(p.resting, p.parked)
 	parked = slices.DeleteFunc(parked, func(k *parking) bool { return !k.retries || !k.due.After(now) || !e.Names(k.id) })
 	for _, k := range parked {
 		if p.fleet == nil || k.id == "" { // else it waits on its worker
@@ -331,17 +331,17 @@ func (p *pool) retryNow(r job.Request) job.Answer {
 		return job.Done("no item is waiting to retry")
 	}
 	p.Record(e)
-	for i, d := range p.lobby.due {
+	for i, d := range p.due {
 		if e.Names(d.id) && d.due.After(now) {
-			p.lobby.due[i].due = now
+			p.due[i].due = now
 		}
 	}
-	heap.Init(&p.lobby.due)
+	heap.Init(&p.due)
 	for _, k := range parked {
 		k.due = now
 	}
-	heap.Init(&p.lobby.parked)
-	heap.Init(&p.lobby.resting)
+	heap.Init(&p.parked)
+	heap.Init(&p.resting)
 	if len(elsewhere) > 0 {
 		p.fleet.Hurry(elsewhere)
 	}

@@ -28,13 +28,13 @@ func (p *pool) dispatch(now time.Time) bool {
 			return false
 		}
 		if !p.serveSteps(now, true) && !p.wake(now) && !p.admitNext(now) {
-			switch l := &p.lobby; { // nothing could start though there is a slot
-			case !l.rated && (!l.rateKey || l.starts.len() == 0) && l.woken.len() == 0:
-				l.since = time.Time{} // it is not because of a limit
-			case l.since.IsZero():
-				l.since = now
+			switch { // nothing could start though there is a slot
+			case !p.rated && (!p.rateKey || p.starts.len() == 0) && p.woken.len() == 0:
+				p.since = time.Time{} // it is not because of a limit
+			case p.since.IsZero():
+				p.since = now
 			}
-			p.lobby.soonDue(now)
+			p.soonDue(now)
 			p.returnShared(now)
 			return false
 		}
@@ -45,9 +45,9 @@ func (p *pool) dispatch(now time.Time) bool {
 // beginRound says in the log what has changed by itself, and serves those that need no slot. It reports whether
 // something else may start.
 func (p *pool) beginRound(now time.Time) bool {
-	l, known := &p.lobby, p.Limits
-	l.next, l.rated, l.retriesWait = time.Time{}, false, false
-	retries := l.hasDue(now) || l.retries > 0 || l.woken.len() > 0 || l.asking.len() > 0
+	known := p.Limits
+	p.next, p.rated, p.retriesWait = time.Time{}, false, false
+	retries := p.hasDue(now) || p.retries > 0 || p.woken.len() > 0 || p.asking.len() > 0
 	if known.Ratio.Told && !retries {
 		p.Record(events.RetriesAllowed{})
 	}
@@ -62,9 +62,9 @@ func (p *pool) beginRound(now time.Time) bool {
 		}
 	}
 	if p.halted == nil && known.Pause.Hold == nil {
-		l.next = now.Add(mostSleep)
-		l.soon(windows)
-		l.soon(p.recordAt)
+		p.next = now.Add(mostSleep)
+		p.soon(windows)
+		p.soon(p.recordAt)
 	}
 	if p.ask(p.gates.all, p.asks(limits.Again, now)).Answer != limits.Go {
 		p.returnShared(now)
@@ -82,7 +82,7 @@ func (p *pool) beginRound(now time.Time) bool {
 	p.findStragglers(now)
 	p.wakeResting(now)
 	for p.halted == nil { // agents that have kept their slots
-		k, ok := p.takeTurn(&l.asking, now)
+		k, ok := p.takeTurn(&p.asking, now)
 		if !ok {
 			break
 		}
@@ -101,28 +101,27 @@ func (p *pool) again(d dueItem) {
 		p.suspects.lone = append(p.suspects.lone, d)
 		return
 	}
-	p.lobby.due.push(d)
+	p.due.push(d)
 }
 
 // admitNext starts or rejects the next item, of those that are tried again first. It reports false when there
 // is nothing to do now.
 func (p *pool) admitNext(now time.Time) bool {
-	l := &p.lobby
 	// Where all items have the same keys, one waits for its turn at a time, so that they keep their order.
-	if l.hasDue(now) && (l.keysOf != nil || l.starts.len() == 0) {
-		retry := p.IsRetry(l.due[0].index)
-		if !retry || !p.retriesHeld(now) && l.retries < p.Limits.Ratio.Throttle.Free(now) {
+	if p.hasDue(now) && (p.keysOf != nil || p.starts.len() == 0) {
+		retry := p.IsRetry(p.due[0].index)
+		if !retry || !p.retriesHeld(now) && p.retries < p.Limits.Ratio.Throttle.Free(now) {
 			return p.lineUp(retry)
 		}
 	}
-	keys, it, waited := l.starts.next(now, p.mayStart)
-	if !waited && (l.fresh == nil || !p.mayBegin(now)) {
-		l.soon(l.starts.due())
+	keys, it, waited := p.starts.next(now, p.mayStart)
+	if !waited && (p.fresh == nil || !p.mayBegin(now)) {
+		p.soon(p.starts.due())
 		return false
 	}
-	if waited && l.gone[it.Index] {
-		delete(l.gone, it.Index)
-		l.popStart(it)
+	if waited && p.gone[it.Index] {
+		delete(p.gone, it.Index)
+		p.popStart(it)
 		return true
 	}
 	a := p.asks(limits.Again, now)
@@ -130,31 +129,31 @@ func (p *pool) admitNext(now time.Time) bool {
 		return false
 	}
 	if !waited {
-		it, keys = *l.fresh, l.keys(l.fresh.Item)
+		it, keys = *p.fresh, p.keys(p.fresh.Item)
 	}
 	a.Key = keys.breaker
 	v := p.Limits.Breaker.Admit(a)
 	if v.Answer == limits.Wait && p.workflow.BreakerPer == nil {
-		l.soon(v.Until)
+		p.soon(v.Until)
 		return false
 	}
 	switch {
 	case waited && it.retry && p.retriesHeld(now):
-		l.popStart(it)
-		l.due.push(dueItem{id: it.ID, index: it.Index, due: p.Waiting[it.Index].Due})
+		p.popStart(it)
+		p.due.push(dueItem{id: it.ID, index: it.Index, due: p.Waiting[it.Index].Due})
 		return true
 	case waited:
-		l.popStart(it)
-	case l.starts.has(keys) || p.mayStart(keys, now).After(now): // others can go before it while it waits for its turn
-		if l.starts.len() >= mostHeld {
-			l.soon(l.starts.due())
+		p.popStart(it)
+	case p.starts.has(keys) || p.mayStart(keys, now).After(now): // others can go before it while it waits for its turn
+		if p.starts.len() >= mostHeld {
+			p.soon(p.starts.due())
 			return false
 		}
-		it.Data, l.fresh = nil, nil
-		l.starts.add(keys, it)
+		it.Data, p.fresh = nil, nil
+		p.starts.add(keys, it)
 		return true
 	default:
-		l.fresh = nil
+		p.fresh = nil
 	}
 	if !p.dropped(it.Item, v, now) {
 		p.start(it, keys)
@@ -164,11 +163,10 @@ func (p *pool) admitNext(now time.Time) bool {
 
 // lineUp has the item that is due wait for the turn of its keys.
 func (p *pool) lineUp(retry bool) bool {
-	l := &p.lobby
-	d := l.due.pop()
+	d := p.due.pop()
 	next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: retry, again: true}
 	it := next.Item
-	if l.keysOf != nil {
+	if p.keysOf != nil {
 		var err error
 		if it, err = p.item(d.index); err != nil {
 			p.haltForOwn(err)
@@ -176,10 +174,10 @@ func (p *pool) lineUp(retry bool) bool {
 		}
 	}
 	if retry {
-		l.retries++
+		p.retries++
 	}
-	l.again++
-	l.starts.add(l.keys(it), next)
+	p.lobby.again++
+	p.starts.add(p.keys(it), next)
 	return true
 }
 
@@ -196,13 +194,13 @@ func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
 		case v.Answer == limits.Refuse:
 			return now
 		case v.Answer == limits.Wait && v.Until.IsZero():
-			p.lobby.full[keys.breaker] = append(p.lobby.full[keys.breaker], keys)
+			p.full[keys.breaker] = append(p.full[keys.breaker], keys)
 			return now.Add(time.Hour)
 		case v.Answer == limits.Wait:
 			at = v.Until
 		}
 	}
-	if p.lobby.rateKey {
+	if p.rateKey {
 		if rate := p.Limits.Rate.Next(keys.rate, now); rate.After(at) {
 			return rate
 		}
@@ -224,7 +222,7 @@ func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bo
 		}
 		_, k, ok := l.next(now, p.Limits.Rate.Next)
 		if !ok {
-			p.lobby.soon(l.due())
+			p.soon(l.due())
 			return nil, false
 		}
 		l.pop()
@@ -240,16 +238,16 @@ func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bo
 // wake gives a free slot to the agent that has been due longest, or else to one whose turn it is. It returns false
 // when there is none.
 func (p *pool) wake(now time.Time) bool {
-	if len(p.lobby.parked) == 0 || p.lobby.parked[0].due.After(now) {
-		k, ok := p.takeTurn(&p.lobby.woken, now)
+	if len(p.parked) == 0 || p.parked[0].due.After(now) {
+		k, ok := p.takeTurn(&p.woken, now)
 		if ok {
 			p.goOn(k)
 		}
 		return ok
 	}
-	k := p.lobby.parked.pop()
+	k := p.parked.pop()
 	if k.turn && p.Limits.TakesTurns() {
-		p.lobby.woken.add(p.flights[k.token].keys.rate, k)
+		p.woken.add(p.flights[k.token].keys.rate, k)
 		return true
 	}
 	p.goOn(k)

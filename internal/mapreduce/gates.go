@@ -33,7 +33,7 @@ func (p *pool) openGates(ctx context.Context) error {
 		g.rollout,
 		limits.Func(p.admitSlots), limits.Func(p.admitRoom), known.Concurrency,
 	}
-	if g.paces = []limits.Limit{limits.Pace{Concurrency: known.Concurrency}}; !p.lobby.rateKey {
+	if g.paces = []limits.Limit{limits.Pace{Concurrency: known.Concurrency}}; !p.rateKey {
 		g.paces = append(g.paces, known.Rate)
 	}
 	p.Live = []limits.Limit{g.windows, g.guards}
@@ -42,7 +42,7 @@ func (p *pool) openGates(ctx context.Context) error {
 
 // asks returns the question whether something of a class may start.
 func (p *pool) asks(c limits.Class, now time.Time) limits.Ask {
-	begun := len(p.Running) + len(p.Waiting) + len(p.Merging) + p.lobby.starts.len() - p.lobby.again
+	begun := len(p.Running) + len(p.Waiting) + len(p.Merging) + p.starts.len() - p.lobby.again
 	return limits.Ask{Class: c, Now: now, Busy: len(p.slots.taken), Begun: begun}
 }
 
@@ -62,12 +62,12 @@ func (p *pool) askOne(l limits.Limit, a limits.Ask) limits.Verdict {
 	if v.Answer != limits.Wait {
 		return v
 	}
-	p.lobby.soon(v.Until)
+	p.soon(v.Until)
 	switch l := l.(type) {
 	case *limits.Rate, limits.Pace:
-		p.lobby.rated = true
+		p.rated = true
 	case *limits.Ratio:
-		p.lobby.retriesWait = true
+		p.retriesWait = true
 		if !l.Told {
 			p.Record(l.Holds(a.Now))
 		}

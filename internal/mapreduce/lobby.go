@@ -49,25 +49,24 @@ func (k *parking) deliver(p *pool) {
 		k.wake <- k.slot
 	case k.step != nil:
 		p.askTurn(k)
-	case k.keeps || p.lobby.waits() >= maxParked:
-		p.lobby.resting.push(k)
+	case k.keeps || p.waits() >= maxParked:
+		p.resting.push(k)
 	default:
 		p.leaveSlot(k)
-		p.lobby.parked.push(k)
+		p.parked.push(k)
 	}
 }
 
 // wakeResting wakes the agents that are due in their slots, or has them ask for their turns.
 func (p *pool) wakeResting(now time.Time) {
-	l := &p.lobby
-	for len(l.resting) > 0 {
-		if due := l.resting[0].due; due.After(now) {
-			l.soon(due)
+	for len(p.resting) > 0 {
+		if due := p.resting[0].due; due.After(now) {
+			p.soon(due)
 			return
 		}
-		k := l.resting.pop()
+		k := p.resting.pop()
 		if f := p.flights[k.token]; k.turn && f != nil && p.Limits.TakesTurns() {
-			l.asking.add(f.keys.rate, k)
+			p.asking.add(f.keys.rate, k)
 			continue
 		}
 		k.wake <- k.slot
@@ -77,27 +76,26 @@ func (p *pool) wakeResting(now time.Time) {
 // unpark removes an agent that ended while it was parked, because of a timeout. One on a fleet may be parked
 // more than once: its pause may not be over here when its worker has gone on and asks for something else.
 func (p *pool) unpark(token int64) {
-	before := len(p.lobby.parked)
-	p.lobby.parked = slices.DeleteFunc(p.lobby.parked, func(k *parking) bool { return k.token == token })
-	if len(p.lobby.parked) < before {
-		heap.Init(&p.lobby.parked)
+	before := len(p.parked)
+	p.parked = slices.DeleteFunc(p.parked, func(k *parking) bool { return k.token == token })
+	if len(p.parked) < before {
+		heap.Init(&p.parked)
 	}
 }
 
 // hasReady reports whether something may be there to start in a shared slot.
 func (p *pool) hasReady(now time.Time) bool {
-	l := &p.lobby
-	return l.fresh != nil || l.hasDue(now) && !l.retriesWait ||
-		len(l.parked) > 0 && !l.parked[0].due.After(now) || l.woken.len() > 0 || l.starts.len() > 0
+	return p.fresh != nil || p.hasDue(now) && !p.retriesWait ||
+		len(p.parked) > 0 && !p.parked[0].due.After(now) || p.woken.len() > 0 || p.starts.len() > 0
 }
 
 // turnTaken ends the wait for a turn.
 func (p *pool) turnTaken() {
-	if p.lobby.since.IsZero() {
+	if p.since.IsZero() {
 		return
 	}
 	if p.config.RateWaited != nil {
-		p.config.RateWaited(time.Since(p.lobby.since))
+		p.config.RateWaited(time.Since(p.since))
 	}
-	p.lobby.since = time.Time{}
+	p.since = time.Time{}
 }

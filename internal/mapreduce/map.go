@@ -157,7 +157,7 @@ func (p *pool) run(ctx context.Context) {
 			p.recordFleet(p.recordAt)
 			return
 		}
-		switch next := p.lobby.next; {
+		switch next := p.next; {
 		case more:
 			timer.Reset(0)
 		case next.IsZero():
@@ -215,7 +215,7 @@ func (p *pool) over() bool {
 // wanted returns the channel of new items if one could be started, else nil. So the reader of the input is only
 // a few items ahead.
 func (p *pool) wanted() <-chan offered {
-	if p.halted != nil || p.lobby.fresh != nil || p.source.whole && p.source.chosen != nil {
+	if p.halted != nil || p.fresh != nil || p.source.whole && p.source.chosen != nil {
 		return nil
 	}
 	return p.source.found
@@ -234,7 +234,7 @@ func (p *pool) receive(it offered, ok bool) {
 			p.checkPolicy()
 			return
 		}
-		p.lobby.fresh = &it
+		p.fresh = &it
 		return
 	}
 	p.source.found = nil
@@ -279,10 +279,10 @@ func (p *pool) ended(e *attemptEnd) {
 	index, breaker := e.ItemIndex, p.flights[e.Token].keys.breaker
 	p.asTimeout(e)
 	seq := p.recordOutcome(e, p.halted)
-	for _, keys := range p.lobby.full[breaker] {
-		p.lobby.starts.again(keys)
+	for _, keys := range p.full[breaker] {
+		p.starts.again(keys)
 	}
-	delete(p.lobby.full, breaker)
+	delete(p.full, breaker)
 	p.haltForOwn(e.err)
 	p.condemn(index)
 	if w, ok := p.Merging[index]; ok && w.Seq == seq {

@@ -65,20 +65,20 @@ func (p *pool) horizon() int64 {
 	for index := range p.Running {
 		first = min(first, index)
 	}
-	for _, d := range p.lobby.due {
+	for _, d := range p.due {
 		first = min(first, d.index)
 	}
 	for _, d := range p.suspects.waiting {
 		first = min(first, d.index)
 	}
-	for it := range p.lobby.starts.all() {
-		if !p.lobby.gone[it.Index] {
+	for it := range p.starts.all() {
+		if !p.gone[it.Index] {
 			first = min(first, it.Index)
 		}
 	}
 	switch {
-	case p.lobby.fresh != nil:
-		first = min(first, p.lobby.fresh.Index)
+	case p.fresh != nil:
+		first = min(first, p.fresh.Index)
 	case p.source.found != nil:
 		first = min(first, p.merger.last+1)
 	}
@@ -142,7 +142,7 @@ func (end *mergeEnd) deliver(p *pool) {
 	for _, r := range end.Failed {
 		p.recordRejected(r)
 		if w, ok := p.Waiting[r.Index]; ok && p.halted == nil {
-			p.lobby.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
+			p.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
 		}
 	}
 	for _, w := range batch {

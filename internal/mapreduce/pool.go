@@ -23,8 +23,9 @@ type pool struct {
 	template agent.Attempt
 	source   source
 
+	lobby // what waits to start, or to go on
+
 	gates    gates     // what may hold back a start
-	lobby    lobby     // what waits to start, or to go on
 	suspects suspects  // what runs alone
 	slots    slotsHeld // what agents run in
 	runners  runners   // the goroutines that run them

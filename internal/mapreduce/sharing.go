@@ -86,10 +86,10 @@ func (p *pool) seek(now time.Time) {
 	case s.found != nil || s.slot != nil || p.halted != nil:
 		return
 	case !p.hasReady(now):
-		p.lobby.soonDue(now)
+		p.soonDue(now)
 		return
 	case now.Before(s.idle):
-		p.lobby.soon(s.idle)
+		p.soon(s.idle)
 		return
 	}
 	ctx, cancel := context.WithCancel(p.runners.ctx)
@@ -131,11 +131,11 @@ func (p *pool) returnShared(now time.Time) {
 	_ = s.slot.Release()
 	s.slot = nil
 	s.idle = now.Add(idleAsks)
-	if next := p.lobby.next; !next.IsZero() && next.Before(s.idle) {
+	if next := p.next; !next.IsZero() && next.Before(s.idle) {
 		s.idle = next
 	}
 	if soon := now.Add(leastIdle); s.idle.Before(soon) {
 		s.idle = soon
 	}
-	p.lobby.soon(s.idle)
+	p.soon(s.idle)
 }

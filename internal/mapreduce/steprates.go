@@ -10,19 +10,19 @@ import (
 // askTurn has an agent wait for the turn of a step. It leaves its slot to others if it has to wait, unless so
 // many wait already.
 func (p *pool) askTurn(k *parking) {
-	if p.lobby.steps == nil {
-		p.lobby.steps = stepQueues{}
+	if p.steps == nil {
+		p.steps = stepQueues{}
 	}
-	q := p.lobby.steps[k.step.Position]
+	q := p.steps[k.step.Position]
 	if q == nil {
 		q = &lanes[string, *parking]{}
-		p.lobby.steps[k.step.Position] = q
+		p.steps[k.step.Position] = q
 	}
 	now := time.Now()
 	next := p.Limits.Steps[k.step.Position].Next(k.step.Key, now)
-	if !k.keeps && (q.has(k.step.Key) || next.After(now)) && p.lobby.waits() < maxParked {
+	if !k.keeps && (q.has(k.step.Key) || next.After(now)) && p.waits() < maxParked {
 		p.leaveSlot(k)
-		p.lobby.stepsParked++
+		p.stepsParked++
 	} else {
 		k.keeps = true
 	}
@@ -36,13 +36,13 @@ func (p *pool) askTurn(k *parking) {
 // serveSteps gives their turns to agents that have kept their slots, and with a free slot to one that has not.
 // It reports whether it gave the slot away.
 func (p *pool) serveSteps(now time.Time, vacant bool) bool {
-	for position, q := range check.ByKey(p.lobby.steps) {
+	for position, q := range check.ByKey(p.steps) {
 		for p.halted == nil {
 			_, k, ok := q.next(now, p.Limits.Steps[position].Next)
 			switch {
 			case !ok:
 				if q.len() > 0 && (vacant || q.order[0].queue[0].keeps) {
-					p.lobby.soon(q.due())
+					p.soon(q.due())
 				}
 			case k.gone:
 				q.pop()
@@ -68,7 +68,7 @@ func (p *pool) serveSteps(now time.Time, vacant bool) bool {
 
 func (p *pool) unparkStep(k *parking) {
 	if !k.keeps {
-		p.lobby.stepsParked--
+		p.stepsParked--
 	}
 }
 

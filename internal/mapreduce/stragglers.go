@@ -71,7 +71,7 @@ func (p *pool) findStragglers(now time.Time) {
 // soonStraggling notes when the next attempt may be a straggler.
 func (p *pool) soonStraggling() {
 	if limit, known := p.Times.Limit(); known && len(p.watch.clocks) > 0 {
-		p.lobby.soon(p.watch.clocks[0].since.Add(limit))
+		p.soon(p.watch.clocks[0].since.Add(limit))
 	}
 }
 

@@ -20,20 +20,20 @@ import (
 
 // exhausted reports whether nothing is left to start but suspects.
 func (p *pool) exhausted() bool {
-	return p.source.found == nil && p.source.chosen == nil && p.lobby.fresh == nil && p.onlySuspects()
+	return p.source.found == nil && p.source.chosen == nil && p.fresh == nil && p.onlySuspects()
 }
 
 // onlySuspects reports whether nothing waits to begin, or to begin again, but suspects.
 func (p *pool) onlySuspects() bool {
-	return len(p.lobby.due) == 0 && len(p.suspects.lone) == 0 && p.lobby.starts.len() == len(p.lobby.gone)
+	return len(p.due) == 0 && len(p.suspects.lone) == 0 && p.starts.len() == len(p.gone)
 }
 
 // isolate makes the next suspect due, once nothing else is left and some time has passed, and the next of those
 // that may have killed workers.
 func (p *pool) isolate(now time.Time) {
-	s, l := &p.suspects, &p.lobby
+	s := &p.suspects
 	canary := func() bool { // of which they are: nothing else can begin before they have ended
-		return l.fresh != nil && !p.mayBegin(now) && len(l.parked) == 0 && p.onlySuspects()
+		return p.fresh != nil && !p.mayBegin(now) && len(p.parked) == 0 && p.onlySuspects()
 	}
 	if len(s.waiting) > 0 && !p.runners.busy() && (p.exhausted() || canary()) {
 		next := s.waiting[0]
@@ -41,15 +41,15 @@ func (p *pool) isolate(now time.Time) {
 			s.pause = now.Add(time.Second << min(2*p.Crashes[next.index].Alone, 4))
 		}
 		if now.Before(s.pause) {
-			l.soon(s.pause)
+			p.soon(s.pause)
 		} else {
 			s.alone, s.pause, s.waiting = true, time.Time{}, s.waiting[1:]
-			l.due.push(next)
+			p.due.push(next)
 		}
 	}
 	if len(s.lone) > 0 && s.out < 0 {
 		s.out = s.lone[0].index
-		l.due.push(s.lone[0])
+		p.due.push(s.lone[0])
 		s.lone = s.lone[1:]
 	}
 }
