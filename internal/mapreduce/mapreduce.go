@@ -200,13 +200,15 @@ func (j *owner) reduced() bool {
 }
 
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for. Those that the
-// run before held back are asked for when their condition holds now. Work takes the place of what an agent
+// run before held back, or had not completed, are asked for when their condition holds now. Work takes the place of what an agent
 // would do for the one item.
 func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (Result,
 	error,
 ) {
 	reduce = reduce || j.Reducing
-	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
+	// The run before ended before the phases after the map phase had. They follow once no dead letter is left.
+	owed := !reduce && j.Ended != jobs.Completed && j.Total > 0 && (j.workflow.Reduce != nil || j.workflow.Merge != nil)
+	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce || owed && j.reduced()); err != nil {
 		return Result{}, err
 	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
@@ -240,7 +242,7 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 	}
 	if pending := j.Pending(); pending > 0 || !j.Selected {
 		v.State, v.Reason = jobs.Stopped, "some items have not run yet"
-		if reduce {
+		if reduce || owed {
 			v.Reason += ", so reduce did not run; resume runs them, then reduce"
 		}
 		return v, nil
@@ -249,7 +251,11 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 		v.State, v.Reason = jobs.Stopped, "the first dead letters failed again, so the others and reduce did not run: resume runs reduce"
 		return v, nil
 	}
-	if !reduce && !held {
+	if m := j.Policy.Metrics(); owed && m.Failed+m.Rejected > 0 {
+		v.State, v.Reason = jobs.Stopped, "dead letters are left, so reduce did not run: resume runs reduce"
+		return v, nil
+	}
+	if !reduce && !held && !owed {
 		return v, nil
 	}
 	last, err := j.runLast(ctx)
