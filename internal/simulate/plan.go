@@ -369,11 +369,9 @@ func (p *Plan) estimate(w *workflow.Workflow) {
 		job = all.plus(job)
 	}
 	p.Unlimited = job.unlimited
-	if w.Workspace.Isolated() && w.Workspace.Verify != nil {
-		p.WorstMap, known = nil, false // nobody knows how often it is verified
-	}
-	if w.Map != nil && p.MaxParallel == 0 {
-		p.WorstMap, known = nil, false // nobody knows how many there will be at once
+	// Nobody knows how often a job is verified, and how many slots a fleet will have.
+	if w.Workspace.Isolated() && w.Workspace.Verify != nil || w.Map != nil && p.MaxParallel == 0 {
+		p.WorstMap, known = nil, false
 	}
 	if known {
 		p.WorstJob = job.worst()

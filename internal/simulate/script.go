@@ -245,20 +245,17 @@ func matchesAny(patterns []string, name string) bool {
 // outcome returns how a try ends. What is drawn at random depends on the seed and the try only, so that the same
 // job is simulated again alike.
 func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
-	var o Outcome
+	o := Outcome{
+		Hangs: e.Hangs != nil && *e.Hangs, Type: e.Fails, Signal: e.Signal, Resets: e.Resets, LimitUsed: e.Used,
+	}
 	if takes := cmp.Or(e.Takes, s.Standard.Takes); takes != nil {
 		o.Takes = takes.Draw(randOf(s.Seed, t))
 	}
-	if hangs := e.Hangs; hangs != nil {
-		o.Hangs = *hangs
-	}
-	o.Type = e.Fails
 	if e.Exit != nil {
 		o.ExitCode = *e.Exit
 	} else if e.Fails != "" {
 		o.ExitCode = 1
 	}
-	o.Signal = e.Signal
 	if output := cmp.Or(e.Output, s.Standard.Output); output != nil {
 		o.Stdout = *output
 	} else {
@@ -267,7 +264,6 @@ func (e Ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 	if e.Stderr != nil {
 		o.Stderr = *e.Stderr
 	}
-	o.Resets, o.LimitUsed = e.Resets, e.Used
 	random := randOf(s.Seed^useSeed, t)
 	if cost := cmp.Or(e.Cost, s.Standard.Cost); cost != nil {
 		o.Use.Cost, o.Use.Costed = cost.Draw(random), true

@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/instrumentation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"prodigy/internal/check"
 )
 
 var _ sdkmetric.Producer = (*exporter)(nil)
@@ -76,21 +78,14 @@ func otelName(prometheus string) (name, unit string) {
 
 // dataPoints returns the samples of a counter or a gauge. A gauge has no beginning, and began is zero for it.
 func dataPoints(f family, began, now time.Time) []metricdata.DataPoint[float64] {
-	var list []metricdata.DataPoint[float64]
-	for _, s := range f.samples {
-		list = append(list, metricdata.DataPoint[float64]{
-			Attributes: attributesOf(s), StartTime: began, Time: now,
-			Value: s.value,
-		})
-	}
-	return list
+	return check.Each(f.samples, func(s sample) metricdata.DataPoint[float64] {
+		return metricdata.DataPoint[float64]{Attributes: attributesOf(s), StartTime: began, Time: now, Value: s.value}
+	})
 }
 
 // attributesOf returns the labels of a sample as attributes.
 func attributesOf(s sample) attribute.Set {
-	var all []attribute.KeyValue
-	for _, l := range s.labels {
-		all = append(all, attribute.String(l.name, l.value))
-	}
-	return attribute.NewSet(all...)
+	return attribute.NewSet(check.Each(s.labels, func(l label) attribute.KeyValue {
+		return attribute.String(l.name, l.value)
+	})...)
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"prodigy/internal/check"
 )
 
 // metricsServer has the metrics of a job fetched over HTTP, at /metrics. There is no authentication: whoever reaches
@@ -153,10 +155,9 @@ func (m *Metrics) text(now time.Time) []byte {
 
 // writeSample writes a line of the text format: the name, the labels in braces, and the value.
 func writeSample(b *bytes.Buffer, name string, labels []label, value float64) {
-	words := make([]string, len(labels))
-	for i, l := range labels {
-		words[i] = l.name + `="` + strings.ReplaceAll(escape(l.value), `"`, `\"`) + `"`
-	}
+	words := check.Each(labels, func(l label) string {
+		return l.name + `="` + strings.ReplaceAll(escape(l.value), `"`, `\"`) + `"`
+	})
 	fmt.Fprintf(b, "%s{%s} %s\n", name, strings.Join(words, ","), inText(value))
 }
 

@@ -55,11 +55,14 @@ func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 			list = append(list, line)
 		}
 	}
+	counts := g.outcomes(j)
+	if j.AtItems() {
+		counts = append(counts, activity(j, now)...)
+	}
+	if j.AtItems() || j.Counts.Finished() > 0 {
+		add(append([]string{g.bar(j, width, counts)}, counts...)...)
+	}
 	if !j.AtItems() {
-		if j.Counts.Finished() > 0 {
-			counts := g.outcomes(j)
-			add(append([]string{g.bar(j, width, counts)}, counts...)...)
-		}
 		if j.Phase != "map" { // the line above says how that ended
 			add(term.Cut(width, g.PhaseLine(j, now)+g.lastLine(j.Printed)))
 		}
@@ -69,8 +72,6 @@ func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 			add(g.Paint(term.Yellow, text))
 		}
 	} else {
-		counts := append(g.outcomes(j), activity(j, now)...)
-		add(append([]string{g.bar(j, width, counts)}, counts...)...)
 		add(term.Cut(width, strings.Join(g.pace(j, now), "  ")))
 		for _, text := range g.HoldingBack(j, now) {
 			for line := range strings.SplitSeq(term.Look{Width: width}.Fold(2, text), "\n") {
