@@ -28,10 +28,9 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 	s.phaseBase = head
 	w := s.job()
 	if !exists(w.seal) { // it was not made, or not wholly
-		if err := s.discard(w); err != nil {
-			return "", err
+		if err = s.discard(w); err == nil {
+			err = s.create(ctx, w, head, s.ResultBranch())
 		}
-		err := s.create(ctx, w, head, s.ResultBranch())
 		if setup, failed := errors.AsType[*setupFailed](err); failed {
 			return "", stateErrorf("workspace.setup failed in the job's workspace: %s", setup.outcome.Failure.Message)
 		}

@@ -179,10 +179,8 @@ func (c *coordinator) turn(f func(s *jobState)) {
 	}
 	for _, token := range e.Stuck {
 		if f := s.flights[token]; f != nil {
-			id := f.ItemID
 			c.work.Go(func() {
-				c.stop(fmt.Errorf("%s was sent to workers %d times, but never confirmed", id,
-					fleet.MostTimes))
+				c.stop(fmt.Errorf("%s was sent to workers %d times, but never confirmed", f.ItemID, fleet.MostTimes))
 			})
 		}
 	}
@@ -450,8 +448,8 @@ func (c *coordinator) Close() error {
 	}
 	c.end()
 	c.work.Wait()
-	c.members.close()
-	if c.isGone() { // all that is left is another's
+	_ = c.members.file.Close() // nobody writes to it any more
+	if c.isGone() {            // all that is left is another's
 		return nil
 	}
 	for clean && !c.nc.IsConnected() && !c.nc.IsClosed() && ctx.Err() == nil {

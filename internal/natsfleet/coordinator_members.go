@@ -104,15 +104,6 @@ func (m *members) note(sign string, instances []string) error {
 	return err
 }
 
-// close closes the file.
-func (m *members) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.file != nil {
-		_ = m.file.Close()
-	}
-}
-
 // join notes new workers, and hears them then: they are given nothing before, since a resume would not know that they
 // were.
 func (c *coordinator) join() {

@@ -320,7 +320,7 @@ func TestMembersThatNobodyWroteAreIgnored(t *testing.T) {
 	if err := c.openMembers("job", true); err != nil {
 		t.Fatal(err)
 	}
-	c.members.close()
+	_ = c.members.file.Close()
 	if !maps.Equal(c.members.present, map[string]bool{"GOOD-1": true}) {
 		t.Errorf("got instances %v, want GOOD-1", c.members.present)
 	}
