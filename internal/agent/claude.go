@@ -19,8 +19,6 @@ import (
 // their last argument, since not all of them would read it; a prompt that looks like an option is refused.
 type claude struct{ *template.Plain }
 
-var errNoCLI = errors.New("no AI coding CLI is configured")
-
 func buildClaude(c *compiler, s *step, n scopeNames) command {
 	p := c.plain(s, *s.Claude, n)
 	if p == nil {
@@ -31,7 +29,7 @@ func buildClaude(c *compiler, s *step, n scopeNames) command {
 
 func (c claude) bind(r template.Resolver, x *Executor) (call, error) {
 	if len(x.Claude) == 0 {
-		return call{}, errNoCLI
+		return call{}, errors.New("no AI coding CLI is configured")
 	}
 	prompt, err := c.Bind(r)
 	if err != nil {

@@ -292,15 +292,12 @@ func (f *foreach) render(r template.Resolver) string {
 	case f.value != nil:
 		list = f.value.Render(r)
 	default:
-		var all []string
-		for _, l := range f.listed {
+		list = strings.Join(check.Each(f.listed, func(l listed) string {
 			if l.text != nil {
-				all = append(all, l.text.Render(r))
-				continue
+				return l.text.Render(r)
 			}
-			all = append(all, string(l.raw))
-		}
-		list = strings.Join(all, ", ")
+			return string(l.raw)
+		}), ", ")
 	}
 	return fmt.Sprintf("for each %s in %s", f.ElementName(), list)
 }

@@ -50,19 +50,23 @@ func (r *run) onStepFailure(ctx context.Context, s *scope, st *step, end stepEnd
 			return end, err
 		}
 	}
-	kind := st.policy().OnFailure.Kind
-	switch {
+	action := actionStop
+	switch kind := st.policy().OnFailure.Kind; {
 	case st.OnFailure != nil:
-		r.emit(r.stepFailed(st, end, actionHandler))
-		end, err = r.runHandler(ctx, s, st, end)
+		action = actionHandler
 	case kind == retry.Fallback:
-		r.emit(r.stepFailed(st, end, actionFallback))
-		end, err = r.runFallback(ctx, s, st, end)
+		action = actionFallback
 	case kind == retry.Continue || st.AllowFailure:
-		r.emit(r.stepFailed(st, end, actionContinue))
+		action = actionContinue
+	}
+	r.emit(r.stepFailed(st, end, action))
+	switch action {
+	case actionHandler:
+		end, err = r.runHandler(ctx, s, st, end)
+	case actionFallback:
+		end, err = r.runFallback(ctx, s, st, end)
+	case actionContinue:
 		end.failure = nil
-	default:
-		r.emit(r.stepFailed(st, end, actionStop))
 	}
 	if st.AllowFailure {
 		end.failure = nil

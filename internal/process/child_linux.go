@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -35,20 +36,22 @@ type stream struct {
 
 // startChild starts a command in the cheapest way that the kernel has.
 func startChild(c Command) (child, error) {
-	if !hasPidfd() {
+	if has, _ := pidfds(); !has {
 		return startPiped(c)
 	}
 	return startPolled(c)
 }
 
-// hasPidfd reports whether a file can be polled for the end of a process (from Linux 5.3).
-var hasPidfd = sync.OnceValue(func() bool {
+// pidfds reports whether a file can be polled for the end of a process (from Linux 5.3), and whether each such file has
+// an inode of its own (from Linux 6.9). A system of 32 bits does not show all of its digits.
+var pidfds = sync.OnceValues(func() (has, inodes bool) {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
-		return Short(err) // which says nothing about the kernel
+		return Short(err), false // a shortage says nothing about the kernel
 	}
-	_ = unix.Close(fd)
-	return true
+	defer func() { _ = unix.Close(fd) }()
+	var stat unix.Statfs_t
+	return true, unix.Fstatfs(fd, &stat) == nil && stat.Type == unix.PID_FS_MAGIC && strconv.IntSize == 64
 })
 
 // devNull stays open for all commands.

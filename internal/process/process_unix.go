@@ -4,8 +4,10 @@ package process
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -88,4 +90,21 @@ func rest(r *os.File, buf []byte, deliver func([]byte)) {
 			left -= n
 		}
 	})
+}
+
+func currentLimits() limits {
+	l := limits{files: softLimit(unix.RLIMIT_NOFILE)}
+	if runtime.GOOS == "linux" && os.Geteuid() != 0 { // it does not bind root
+		l.processes = softLimit(unix.RLIMIT_NPROC)
+	}
+	return l
+}
+
+// softLimit returns the limit of a resource, 0 when there is none.
+func softLimit(resource int) int {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(resource, &r); err != nil || uint64(r.Cur) > math.MaxInt32 {
+		return 0
+	}
+	return int(r.Cur)
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -25,7 +24,7 @@ func BootID() string {
 // where those are not of their own by when it started, in ticks since the boot. It is called for each command, and
 // the inode costs the kernel a seventh of what the time does.
 func startIDOf(pid int) (string, bool) {
-	if hasInodes() {
+	if _, inodes := pidfds(); inodes {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			return "", false
@@ -38,18 +37,6 @@ func startIDOf(pid int) (string, bool) {
 	m, ok := memberOf(pid)
 	return m.start, ok
 }
-
-// hasInodes reports whether each pidfd has an inode of its own (from Linux 6.9). A system of 32 bits does not show
-// all of its digits.
-var hasInodes = sync.OnceValue(func() bool {
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var stat unix.Statfs_t
-	return unix.Fstatfs(fd, &stat) == nil && stat.Type == unix.PID_FS_MAGIC && strconv.IntSize == 64
-})
 
 // memberOf reads the stat file of a process.
 func memberOf(pid int) (member, bool) {

@@ -350,13 +350,10 @@ var (
 // judgeLine judges one line. Weak is a result that counts only if no line above says more.
 func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 	class, classType := "", Type("")
-	for _, of := range []func() *regexp.Regexp{exceptionFirst, exceptionLast} {
+	for _, of := range []func() *regexp.Regexp{exceptionFirst, exceptionLast, lastClass} {
 		if m := of().FindStringSubmatch(line); m != nil && classType == "" {
 			class, classType = m[1], ofClass(m[1])
 		}
-	}
-	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" {
-		class, classType = m[1], ofClass(m[1])
 	}
 	// An EOFError of Ruby is a connection that the other side has closed; that of Python is the end of the input. A
 	// TypeError of JavaScript is also what fetch throws without a network.
