@@ -26,7 +26,7 @@ func (r *run) bind(s *scope, st *step, cmd command) (boundCommand, error) {
 		return boundCommand{}, r.bindFailure(st, r.envErr)
 	}
 	r.lostSecret = nil
-	files := r.newScratch()
+	files := scratch{run: r}
 	inner := s.binding(st)
 	inner.scratch = &files
 	b, err := r.bindTexts(inner, st, cmd)

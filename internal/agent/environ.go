@@ -103,11 +103,11 @@ func (r *run) environ(vars []string, c call, dir string) []string {
 
 // add writes a file that only the user can read, and returns its absolute path.
 func (s *scratch) add(pattern, content string) (path string, err error) {
-	if s.x.Simulate != nil {
-		return filepath.Join(s.x.TempDir, pattern), nil // nobody reads it
+	if s.run.x.Simulate != nil {
+		return filepath.Join(s.run.x.TempDir, pattern), nil // nobody reads it
 	}
 	err = s.make(func() (err error) {
-		path, err = writePrivate(s.x.TempDir, pattern, content)
+		path, err = writePrivate(s.run.x.TempDir, pattern, content)
 		return err
 	})
 	if err == nil {
@@ -118,7 +118,7 @@ func (s *scratch) add(pattern, content string) (path string, err error) {
 
 // make calls f, which makes a file, when one more may be open.
 func (s *scratch) make(f func() error) error {
-	err := s.x.limiter.do(s.stop, f)
+	err := s.run.x.limiter.do(s.run.stop, f)
 	s.err = cmp.Or(s.err, err)
 	return err
 }
@@ -128,7 +128,7 @@ func (s *scratch) make(f func() error) error {
 // all.
 func (s *scratch) addValues(pattern, content string) (string, error) {
 	var path string
-	if s.x.Simulate == nil && s.x.Mask.Holds(content) {
+	if s.run.x.Simulate == nil && s.run.x.Mask.Holds(content) {
 		err := s.make(func() error {
 			file, at, err := process.MemoryFile(content)
 			switch {

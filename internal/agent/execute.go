@@ -22,7 +22,7 @@ import (
 func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 	began := time.Now()
 	r := &run{x: x, a: &a, plan: x.plans.of(&a), stop: ctx, commands: new(atomic.Int32)}
-	r.scratch = r.newScratch()
+	r.scratch = scratch{run: r}
 	defer r.scratch.remove()
 	s, err := r.begin()
 	if err != nil {

@@ -119,8 +119,6 @@ type run struct {
 
 func (r *run) emit(e events.Event) { r.x.host.Emit(r.a, e) }
 
-func (r *run) newScratch() scratch { return scratch{x: r.x, stop: r.stop} }
-
 // command is the compiled text of a step.
 type command interface {
 	// bind puts the values in. An error fails the step before anything runs.
@@ -362,8 +360,7 @@ type agentLimit struct {
 
 // scratch has the private files of one try of a step, or of a whole attempt.
 type scratch struct {
-	x      *Executor
-	stop   context.Context
+	run    *run
 	files  []string
 	memory []*os.File // those that hold secrets, where the system can keep them off the disk
 	err    error      // of the first file that could not be written

@@ -291,14 +291,6 @@ func (r *Reading) textLine(line string) {
 	}
 }
 
-// close takes the last line, which may have no end.
-func (r *Reading) close() {
-	if !r.split.long && len(r.split.begun) > 0 {
-		r.line(r.split.begun)
-	}
-	r.split = splitter{most: r.split.most}
-}
-
 // facts returns what conditions look at.
 func (r *Reading) facts(e End) []byte {
 	at := map[string]int{}

@@ -81,7 +81,10 @@ type Usage struct {
 
 // Verdict says what became of the run, once all of its output is written.
 func (r *Reading) Verdict(e End) Verdict {
-	r.close()
+	if !r.split.long && len(r.split.begun) > 0 { // the last line, which may have no end
+		r.line(r.split.begun)
+	}
+	r.split = splitter{most: r.split.most}
 	v := Verdict{
 		Outcome: Failed, Known: len(r.at) > 0, Plain: strings.TrimSpace(r.plain) != "",
 		Usage: r.Usage(),

@@ -81,13 +81,8 @@ func formsOf(secret string, all []*notation) []*form {
 	for _, n := range all {
 		forms = append(forms, digitForms(secret, n)...)
 	}
-	return append(forms, lineForms(secret)...)
-}
-
-// lineForms returns the forms of the lines of a secret that has several.
-func lineForms(secret string) (forms []*form) {
 	if !strings.Contains(secret, "\n") {
-		return nil
+		return forms
 	}
 	for line := range strings.Lines(secret) {
 		if line = strings.TrimSpace(line); len(line) >= leastLine {
@@ -134,13 +129,6 @@ func bitsAt(secret string, from, count int) (u unit) {
 	return u
 }
 
-func (f *form) length() int {
-	if f.units != nil {
-		return len(f.units)
-	}
-	return len(f.secret)
-}
-
 // walk is a match under way: where the text may go on, for the next units.
 type walk struct {
 	text      []byte
@@ -177,7 +165,11 @@ func (f *form) match(w *walk, text []byte, more bool) (length int, undecided boo
 	w.text, w.more, w.undecided, w.unit = text, more, false, 0
 	w.open = 0
 	w.reached(0, 0)
-	for n := f.length(); w.unit < n; w.unit++ {
+	n := len(f.units)
+	if n == 0 {
+		n = len(f.secret)
+	}
+	for ; w.unit < n; w.unit++ {
 		if w.open == 0 {
 			return 0, w.undecided
 		}

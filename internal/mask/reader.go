@@ -149,13 +149,6 @@ func (r *reader) hexRune(i, count int, marker func(i int) (next int, ok bool)) {
 	r.addRune(i+n, v)
 }
 
-// braced reads a character number in braces: \u{1F600}, \x{e9}.
-func (r *reader) braced(i int) {
-	if v, n := r.digits(i+1, 8, 16); n > 0 && r.at(i+1+n) == '}' {
-		r.addRune(i+n+2, v)
-	}
-}
-
 // backslashes returns how many there are at i.
 func (r *reader) backslashes(i int) (n int) {
 	for n < maxBackslashes && r.at(i+n) == '\\' {
@@ -197,7 +190,9 @@ func noMarker(int) (int, bool) { return 0, false }
 // numbered reads what follows the backslashes of \x41, \x{41}, \u0041 and \u{41}, where mark is at i.
 func (r *reader) numbered(i int, mark byte) {
 	if r.at(i+1) == '{' {
-		r.braced(i + 1)
+		if v, n := r.digits(i+2, 8, 16); n > 0 && r.at(i+2+n) == '}' {
+			r.addRune(i+n+3, v)
+		}
 		return
 	}
 	if mark == 'u' {
@@ -241,7 +236,13 @@ func escaped(c byte) rune {
 // entity reads the entities of HTML and XML.
 func (r *reader) entity() {
 	if r.at(1) == '#' {
-		r.numberedEntity(2)
+		i, base := 2, int32(10)
+		if r.at(2)|0x20 == 'x' {
+			i, base = 3, 16
+		}
+		if v, n := r.digits(i, 8, base); n > 0 && r.at(i+n) == ';' {
+			r.addRune(i+n+1, v)
+		}
 		return
 	}
 	n := 0
@@ -253,17 +254,6 @@ func (r *reader) entity() {
 	}
 	if value := html.UnescapeString(string(r.text[:n+2])); len(value) <= utf8.UTFMax && (value[0] != '&' || value == "&") {
 		r.add(n+2, []byte(value)...)
-	}
-}
-
-func (r *reader) numberedEntity(i int) {
-	base := int32(10)
-	if r.at(i)|0x20 == 'x' {
-		base = 16
-		i++
-	}
-	if v, n := r.digits(i, 8, base); n > 0 && r.at(i+n) == ';' {
-		r.addRune(i+n+1, v)
 	}
 }
 

@@ -28,24 +28,17 @@ const noteWait = 500 * time.Millisecond
 func LastDeath(path string) Death {
 	o, _, _ := readRegister(path) // of a register that cannot be read nothing is known
 	for deadline := time.Now().Add(noteWait); o.watched; time.Sleep(5 * time.Millisecond) {
-		if at, ok := readDeath(path, o.mark); ok {
-			return Death{At: at, Stopping: o.stopping}
+		data, _ := os.ReadFile(path + diedSuffix)
+		if words := strings.Fields(string(data)); len(words) == 2 && words[0] == o.mark {
+			if n, err := strconv.ParseInt(words[1], 10, 64); err == nil {
+				return Death{At: time.Unix(0, n), Stopping: o.stopping}
+			}
 		}
 		if time.Now().After(deadline) {
 			break
 		}
 	}
 	return Death{Stopping: o.stopping}
-}
-
-func readDeath(path, mark string) (time.Time, bool) {
-	data, err := os.ReadFile(path + diedSuffix)
-	words := strings.Fields(string(data))
-	if err != nil || len(words) != 2 || words[0] != mark {
-		return time.Time{}, false
-	}
-	n, err := strconv.ParseInt(words[1], 10, 64)
-	return time.Unix(0, n), err == nil
 }
 
 // Stopping notes that the owner has been asked to stop, which explains its death if it is killed now.

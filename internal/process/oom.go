@@ -61,6 +61,3 @@ func oomCount(file io.ReaderAt) (int64, bool) {
 	}
 	return 0, false
 }
-
-// killedHard reports whether a command ended by SIGKILL, or its shell says so of a program.
-func (e Exit) killedHard() bool { return e.Signal == "SIGKILL" || e.Code == 128+9 }

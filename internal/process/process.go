@@ -139,7 +139,8 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 
 	exit := k.withTimeout(end)
 	exit.Duration = time.Since(began)
-	if counts && exit.killedHard() && !exit.TimedOut && !exit.Expired && ctx.Err() == nil {
+	killedHard := exit.Signal == "SIGKILL" || exit.Code == 128+9 // which the shell says of a program
+	if counts && killedHard && !exit.TimedOut && !exit.Expired && ctx.Err() == nil {
 		now, ok := c.OOM.count()
 		exit.OOM = ok && now > killed
 	}
