@@ -42,27 +42,27 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 	c := new(compiler)
 	names := globalNames()
 	if len(w.EnvFiles) > 0 {
-		names = scopeNames{names.Open()} // they are read when a job starts
+		names = names.Open() // they are read when a job starts
 	}
 	for _, p := range w.Parameters {
-		names = names.parameter(p.Name)
+		names = names.With(p.Name, aParameter)
 	}
 	for _, s := range w.Secrets {
 		c.envName(s.Name, s.Pos)
-		names = names.variable(s.Name)
+		names = names.With(s.Name, aVariable)
 	}
 	c.env(nil, w.Env, names)
-	names = names.withVars(w.Env)
+	names = withVars(names, w.Env)
 	for _, p := range w.Profiles {
 		c.env(nil, p.Env, names)
 	}
 	for _, p := range w.Profiles {
-		names = names.withVars(p.Env)
+		names = withVars(names, p.Env)
 	}
 
 	isolated := w.Workspace.Isolated()
-	steps := names.isolated(isolated, "")
-	c.list(w.Workspace.Setup, steps.withVars([]workflow.EnvVar{{Name: checkoutVar, Literal: true}}), "workspace.setup/")
+	steps := withWorkspace(names, isolated, "")
+	c.list(w.Workspace.Setup, withVars(steps, []workflow.EnvVar{{Name: checkoutVar, Literal: true}}), "workspace.setup/")
 	if v := w.Workspace.Verify; v != nil {
 		c.list(v.Commands, steps, "workspace.verify/")
 	}
@@ -91,17 +91,17 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 					item = &template.Name{Root: true, Declared: true, Data: true, Text: true, Fields: []string{"output"}}
 				}
 			}
-			agents := names.agent(*item, w.Map.ItemsFromArgs, w.Map.Batch > 0, len(w.Map.Produces) > 0)
+			agents := agentNames(names, *item, w.Map.ItemsFromArgs, w.Map.Batch > 0, len(w.Map.Produces) > 0)
 			_, after := c.list(w.Map.AgentTemplate, agents, "")
 			c.list(w.Workspace.Resolve, agents, "")
 			c.handlers(w, after)
 		}
-		names = c.phase(w.Reduce, names.isolated(isolated, phaseReduce).afterMap())
-		c.phase(w.Merge, names.afterMap())
+		names = c.phase(w.Reduce, namesAfterMap(withWorkspace(names, isolated, phaseReduce)))
+		c.phase(w.Merge, namesAfterMap(names))
 	} else {
 		_, names = c.list(w.Commands, names, "")
 		if w.Merge != nil && isolated { // of a standard workflow, which has no items
-			c.phase(w.Merge, names.isolated(isolated, phaseMerge))
+			c.phase(w.Merge, withWorkspace(names, isolated, phaseMerge))
 		}
 		c.handlers(w, names)
 	}
@@ -115,7 +115,7 @@ func (c *compiler) phase(p *workflow.Phase, n scopeNames) scopeNames {
 	}
 	c.list(p.Commands, n, "")
 	for i := range p.Commands {
-		n = n.capturing(p.Commands[i].Capture, p.Commands[i].Format)
+		n = withCapture(n, p.Commands[i].Capture, p.Commands[i].Format)
 	}
 	return n
 }
@@ -123,7 +123,7 @@ func (c *compiler) phase(p *workflow.Phase, n scopeNames) scopeNames {
 // handlers compiles the custom handlers of items, in the order of their names.
 func (c *compiler) handlers(w *workflow.Workflow, n scopeNames) {
 	for _, steps := range check.ByKey(w.Handlers) {
-		c.list(steps, n.failed(), "")
+		c.list(steps, withFailure(n), "")
 	}
 }
 

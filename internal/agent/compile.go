@@ -39,7 +39,7 @@ func (c *compiler) plan(a *Attempt) *plan {
 	names := namesOf(a)
 	p := &plan{env: c.env(nil, a.Env, variableNames(a))}
 	p.steps, names = c.list(a.Steps, names, "")
-	p.handler, _ = c.list(a.Handler, names.failed(), "on_item_failure/")
+	p.handler, _ = c.list(a.Handler, withFailure(names), "on_item_failure/")
 	p.itemFile = c.itemFile
 	return p
 }
@@ -52,10 +52,10 @@ func (c *compiler) list(steps []workflow.Step, n scopeNames, prefix string) ([]*
 	for i := range steps {
 		later = append(later, steps[i].ID, steps[i].Capture)
 	}
-	n = scopeNames{n.Before(later)}
+	n = n.Before(later)
 	for i := range steps {
 		compiled[i] = c.step(&steps[i], i, n, prefix)
-		n = n.after(&steps[i])
+		n = namesAfter(n, &steps[i])
 	}
 	return compiled, n
 }
@@ -67,11 +67,11 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 	}
 	c.valueName(w, "capture", w.Capture)
 	if w.When != nil {
-		s.when = c.condition(s, n.Names)
+		s.when = c.condition(s, n)
 	}
 	s.env = c.env(s, w.Env, n)
 
-	inner := n.withVars(w.Env)
+	inner := withVars(n, w.Env)
 	build := kinds()[s.kind]
 	if build == nil {
 		panic("BUG: a step of unknown kind " + s.kind)
@@ -82,19 +82,19 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 	}
 	if w.OutputFile != nil {
 		if path := c.plain(s, *w.OutputFile, inner); path != nil {
-			s.output = &outputFile{path: path, head: path.Before(inner.isData)}
+			s.output = &outputFile{path: path, head: path.Before(func(name string) bool { return isData(inner, name) })}
 		}
 	}
 	if w.Validate != nil {
 		s.validate = c.validation(s, inner)
 	}
 
-	after := n.after(w)
+	after := namesAfter(n, w)
 	s.onSuccess, _ = c.list(w.OnSuccess, after, s.label+"/")
 	for code, steps := range check.ByKey(w.OnExitCode) {
 		names := after
 		if code != 0 {
-			names = after.failed()
+			names = withFailure(after)
 		}
 		if s.onCode == nil {
 			s.onCode = make(map[int][]*step)
@@ -102,11 +102,11 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 		s.onCode[code], _ = c.list(steps, names, s.label+"/")
 	}
 	if w.OnFailure != nil {
-		s.onFailure, _ = c.list(w.OnFailure.Steps, after.failed(), s.label+"/")
+		s.onFailure, _ = c.list(w.OnFailure.Steps, withFailure(after), s.label+"/")
 	}
 	policy := s.policy()
 	if policy.OnFailure.Kind == retry.Fallback {
-		s.fallback = c.command(s, nil, policy.OnFailure.Command, s.anywhere, inner.after(w).failed())
+		s.fallback = c.command(s, nil, policy.OnFailure.Command, s.anywhere, withFailure(namesAfter(inner, w)))
 	}
 	if after := policy.RetryAfter; after != nil && after.File != "" {
 		s.after = c.plain(s, workflow.Text{Value: after.File, Pos: s.Pos}, inner)

@@ -37,11 +37,11 @@ func (c *compiler) command(s *step, argv workflow.Interpreter, text string, at l
 	c.noteUse(s, text)
 	name, isShell := shellOf(argv)
 	if !isShell {
-		constant, err := template.CompileConstant(text, n.Names, name)
+		constant, err := template.CompileConstant(text, n, name)
 		c.failed(s, at, err)
 		return script{text: constant, argv: argv}
 	}
-	t, err := template.Compile(text, template.Options{Names: n.Names, Shell: name})
+	t, err := template.Compile(text, template.Options{Names: n, Shell: name})
 	if err != nil {
 		c.failed(s, at, err)
 		return nil
@@ -54,7 +54,7 @@ func (c *compiler) command(s *step, argv workflow.Interpreter, text string, at l
 
 func (c *compiler) plain(s *step, text workflow.Text, n scopeNames) *template.Plain {
 	c.noteUse(s, text.Value)
-	compiled, err := template.CompilePlain(text.Value, n.Names)
+	compiled, err := template.CompilePlain(text.Value, n)
 	if compiled != nil {
 		for _, d := range compiled.Diags {
 			c.found(s, text.At, d)
@@ -125,7 +125,7 @@ func (c *compiler) env(s *step, vars []workflow.EnvVar, n scopeNames) []variable
 		}
 		c.steering(v, one, n)
 		compiled[i] = one
-		n = n.withVars(vars[i : i+1])
+		n = withVars(n, vars[i:i+1])
 	}
 	return compiled
 }
@@ -146,11 +146,11 @@ func (c *compiler) steering(v workflow.EnvVar, compiled variable, n scopeNames) 
 	}
 	written, isData := "the output of a command", v.Command != nil
 	if compiled.value != nil {
-		written, isData = compiled.value.Data(n.Names)
+		written, isData = compiled.value.Data(n)
 	}
 	if !isData && v.Choice != nil && strings.Contains(v.Choice.WhenFalse.Value, "$") {
-		if other, err := template.CompilePlain(v.Choice.WhenFalse.Value, n.Names); err == nil {
-			written, isData = other.Data(n.Names)
+		if other, err := template.CompilePlain(v.Choice.WhenFalse.Value, n); err == nil {
+			written, isData = other.Data(n)
 		}
 	}
 	switch {

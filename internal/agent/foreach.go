@@ -57,7 +57,7 @@ func buildForeach(c *compiler, s *step, n scopeNames) command {
 		c.failed(s, s.anywhere, fmt.Errorf("parallel: %d exceeds the maximum of %d", f.Parallel, process.MaxCommands))
 	}
 	c.valueName(s.Step, "element", f.ElementName())
-	f.do, _ = c.list(f.Do, n.each(f.ElementName()), s.label+"/")
+	f.do, _ = c.list(f.Do, withElement(n, f.ElementName()), s.label+"/")
 	s.inner = append(s.inner, f.do)
 	return f
 }

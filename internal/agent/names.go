@@ -64,18 +64,13 @@ func isOurs(kv string) bool {
 // valueVars are the names that only a workflow that runs once for each value has.
 var valueVars = []string{argVar, fileVar, indexVar, totalVar}
 
-// scopeNames are the names that stand for values of prodigy at one place of a workflow. Its methods return what
+// scopeNames are the names that stand for values of prodigy at one place of a workflow. The functions below return what
 // is known at another place.
-type scopeNames struct{ template.Names }
-
-// with returns n with one name more.
-func (n scopeNames) with(name string, is template.Name) scopeNames {
-	return scopeNames{n.Names.With(name, is)}
-}
+type scopeNames = template.Names
 
 // withResult returns n with the name of what comes from items or from the output of commands.
-func (n scopeNames) withResult(name string, fields []string) scopeNames {
-	return n.with(name, template.Name{Root: true, Data: true, Fields: fields})
+func withResult(n scopeNames, name string, fields []string) scopeNames {
+	return n.With(name, template.Name{Root: true, Data: true, Fields: fields})
 }
 
 // The fields of prodigy's own values.
@@ -100,28 +95,24 @@ var (
 // globalNames returns the names that every text of a workflow can use.
 func globalNames() scopeNames {
 	var n scopeNames
-	n = n.with("env", template.Name{Root: true})
-	n = n.with("workflow", template.Name{Root: true, Fields: []string{"name"}})
-	n = n.with("job", template.Name{Root: true, Fields: []string{"id"}})
+	n = n.With("env", template.Name{Root: true})
+	n = n.With("workflow", template.Name{Root: true, Fields: []string{"name"}})
+	n = n.With("job", template.Name{Root: true, Fields: []string{"id"}})
 	for _, name := range []string{"shell", "claude", last} {
 		fields := resultFields
 		if name != "shell" {
 			fields = agentFields
 		}
-		n = n.withResult(name, fields)
+		n = withResult(n, name, fields)
 	}
 	return n
 }
 
-// parameter adds a parameter. Its value comes from whoever runs the workflow.
-func (n scopeNames) parameter(name string) scopeNames {
-	return n.with(name, template.Name{Root: true, Declared: true})
-}
-
-// variable adds a variable whose value may be data.
-func (n scopeNames) variable(name string) scopeNames {
-	return n.with(name, template.Name{Declared: true})
-}
+// A parameter has its value from whoever runs the workflow. The value of a variable may be data.
+var (
+	aParameter = template.Name{Root: true, Declared: true}
+	aVariable  = template.Name{Declared: true}
+)
 
 // isConstant reports whether the value of a variable is written out in the workflow file.
 func isConstant(v *workflow.EnvVar) bool {
@@ -134,20 +125,20 @@ func isConstant(v *workflow.EnvVar) bool {
 	return v.Literal || !strings.Contains(v.Value.Value, "$")
 }
 
-// afterMap returns n as the first step of a phase after the map phase sees it.
-func (n scopeNames) afterMap() scopeNames {
-	return n.withResult("map", mapFields)
+// namesAfterMap returns n as the first step of a phase after the map phase sees it.
+func namesAfterMap(n scopeNames) scopeNames {
+	return withResult(n, "map", mapFields)
 }
 
-// isolated adds the names of a phase of a job with workspaces. Ids and captures of the workflow may be the
+// withWorkspace adds the names of a phase of a job with workspaces. Ids and captures of the workflow may be the
 // same, and come first.
-func (n scopeNames) isolated(is bool, phase string) scopeNames {
+func withWorkspace(n scopeNames, is bool, phase string) scopeNames {
 	if !is {
 		return n
 	}
-	n = n.with("workspace", template.Name{Root: true, Fields: workspaceFields})
+	n = n.With("workspace", template.Name{Root: true, Fields: workspaceFields})
 	if phase == phaseReduce || phase == phaseMerge {
-		n = n.withResult("merge", mergeFields)
+		n = withResult(n, "merge", mergeFields)
 	}
 	return n
 }
@@ -155,61 +146,61 @@ func (n scopeNames) isolated(is bool, phase string) scopeNames {
 // anyItem is what is known of an item as far as the workflow file shows.
 var anyItem = template.Name{Root: true, Declared: true, Data: true}
 
-// agent returns n as the first step of an agent sees it, whose item is so. With perValue ARG and its companions are
+// agentNames returns n as the first step of an agent sees it, whose item is so. With perValue ARG and its companions are
 // known, with batch the names of a list of items, and with producing that of the files which the agent leaves.
-func (n scopeNames) agent(item template.Name, perValue, batch, producing bool) scopeNames {
-	n = n.with("item", item)
-	n = n.with("item_id", template.Name{Declared: true, Data: true})
-	n = n.with("worker", template.Name{Root: true, Fields: []string{"id"}})
+func agentNames(n scopeNames, item template.Name, perValue, batch, producing bool) scopeNames {
+	n = n.With("item", item)
+	n = n.With("item_id", template.Name{Declared: true, Data: true})
+	n = n.With("worker", template.Name{Root: true, Fields: []string{"id"}})
 	for _, name := range []string{"item_index", "item_total", "attempt"} {
-		n = n.with(name, template.Name{Declared: true})
+		n = n.With(name, aVariable)
 	}
 	if perValue {
 		for _, name := range valueVars {
 			data := name == argVar || name == fileVar
-			n = n.with(name, template.Name{Root: true, Declared: true, Data: data, Constant: !data})
+			n = n.With(name, template.Name{Root: true, Declared: true, Data: data, Constant: !data})
 		}
 	}
 	if batch {
-		n = n.with("items", template.Name{Root: true, Data: true, List: true})
-		n = n.with("items_file", template.Name{Root: true, Declared: true, Constant: true})
+		n = n.With("items", template.Name{Root: true, Data: true, List: true})
+		n = n.With("items_file", template.Name{Root: true, Declared: true, Constant: true})
 	}
 	if producing {
-		n = n.withResult("produces", nil)
+		n = withResult(n, "produces", nil)
 	}
 	return n
 }
 
 // isData reports whether the values of a name come from items or from the output of commands.
-func (n scopeNames) isData(name string) bool {
+func isData(n scopeNames, name string) bool {
 	is, _ := n.Lookup(name)
 	return is.Data
 }
 
-// after adds the names that step s leaves to the steps after it.
-func (n scopeNames) after(s *workflow.Step) scopeNames {
-	n = n.capturing(s.Capture, s.Format)
+// namesAfter adds the names that step s leaves to the steps after it.
+func namesAfter(n scopeNames, s *workflow.Step) scopeNames {
+	n = withCapture(n, s.Capture, s.Format)
 	if s.Validate != nil {
-		n = n.withResult("validation", validationFields)
+		n = withResult(n, "validation", validationFields)
 	}
 	if s.Agent != nil {
-		n = n.withResult(kindAgent, agentFields)
+		n = withResult(n, kindAgent, agentFields)
 	}
 	if s.Test {
-		n = n.withResult(kindTest, resultFields)
+		n = withResult(n, kindTest, resultFields)
 	}
 	if s.ID != "" {
 		fields := resultFields
 		if s.Agent != nil || s.Claude != nil {
 			fields = agentFields
 		}
-		n = n.withResult(s.ID, fields)
+		n = withResult(n, s.ID, fields)
 	}
 	return n
 }
 
-// capturing adds the name of a capture, which may be empty.
-func (n scopeNames) capturing(name string, format workflow.CaptureFormat) scopeNames {
+// withCapture adds the name of a capture, which may be empty.
+func withCapture(n scopeNames, name string, format workflow.CaptureFormat) scopeNames {
 	if name == "" {
 		return n
 	}
@@ -217,26 +208,26 @@ func (n scopeNames) capturing(name string, format workflow.CaptureFormat) scopeN
 	if format == workflow.FormatJSON {
 		is.Fields = nil
 	}
-	return n.with(name, is)
+	return n.With(name, is)
 }
 
-// each adds the names that the steps of a foreach see.
-func (n scopeNames) each(element string) scopeNames {
+// withElement adds the names that the steps of a foreach see.
+func withElement(n scopeNames, element string) scopeNames {
 	for _, name := range []string{element, "index", "total"} {
-		n = n.with(name, template.Name{Root: true, Declared: true, Data: true, Constant: name != element})
+		n = n.With(name, template.Name{Root: true, Declared: true, Data: true, Constant: name != element})
 	}
 	return n
 }
 
-// failed adds what is known after a failure.
-func (n scopeNames) failed() scopeNames {
-	return n.withResult("error", errorFields)
+// withFailure adds what is known after a failure.
+func withFailure(n scopeNames) scopeNames {
+	return withResult(n, "error", errorFields)
 }
 
 // withVars adds variables of an env block.
-func (n scopeNames) withVars(vars []workflow.EnvVar) scopeNames {
+func withVars(n scopeNames, vars []workflow.EnvVar) scopeNames {
 	for i := range vars {
-		n = n.with(vars[i].Name, template.Name{Declared: true, Constant: isConstant(&vars[i])})
+		n = n.With(vars[i].Name, template.Name{Declared: true, Constant: isConstant(&vars[i])})
 	}
 	return n
 }
@@ -245,25 +236,25 @@ func (n scopeNames) withVars(vars []workflow.EnvVar) scopeNames {
 func variableNames(a *Attempt) scopeNames {
 	n := globalNames()
 	for _, name := range a.Secrets {
-		n = n.variable(name)
+		n = n.With(name, aVariable)
 	}
 	for _, arg := range a.Args {
-		n = n.parameter(arg.Name)
+		n = n.With(arg.Name, aParameter)
 	}
 	return n
 }
 
 // namesOf returns the names that the first step of a sees.
 func namesOf(a *Attempt) scopeNames {
-	n := variableNames(a).withVars(a.Env).isolated(a.Base != "", a.Phase)
+	n := withWorkspace(withVars(variableNames(a), a.Env), a.Base != "", a.Phase)
 	for _, e := range a.Earlier {
-		n = n.capturing(e.Capture, workflow.CaptureFormat(e.CaptureFormat))
+		n = withCapture(n, e.Capture, workflow.CaptureFormat(e.CaptureFormat))
 	}
 	switch a.Phase {
 	case phaseMap:
-		return n.agent(anyItem, a.PerValue, a.Batch, a.Producing)
+		return agentNames(n, anyItem, a.PerValue, a.Batch, a.Producing)
 	case phaseReduce, phaseMerge:
-		return n.afterMap()
+		return namesAfterMap(n)
 	}
 	return n
 }

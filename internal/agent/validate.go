@@ -21,7 +21,7 @@ import (
 func (c *compiler) validation(s *step, n scopeNames) *validation {
 	w := s.Validate
 	v := &validation{Validate: w}
-	n = n.after(s.Step)
+	n = namesAfter(n, s.Step)
 	v.commands, _ = c.list(w.Commands, n, workflow.LabelPrefix(s.label, "validate"))
 	if w.ResultFile != nil {
 		v.resultFile = c.plain(s, *w.ResultFile, n)
