@@ -91,13 +91,11 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 
 	after := namesAfter(n, w)
 	s.onSuccess, _ = c.list(w.OnSuccess, after, s.label+"/")
+	s.onCode = make(map[int][]*step, len(w.OnExitCode))
 	for code, steps := range check.ByKey(w.OnExitCode) {
 		names := after
 		if code != 0 {
 			names = withFailure(after)
-		}
-		if s.onCode == nil {
-			s.onCode = make(map[int][]*step)
 		}
 		s.onCode[code], _ = c.list(steps, names, s.label+"/")
 	}

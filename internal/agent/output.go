@@ -148,8 +148,6 @@ func formatted(f workflow.CaptureFormat, output string, failed bool) (json.RawMe
 	return nil, fmt.Errorf("output %.60q is not %s", trimmed, wanted)
 }
 
-var errLeaves = errors.New("a value points outside the directory")
-
 // bind returns the destination for a command that runs in dir. The parts of the path that the workflow itself
 // writes may lead anywhere; data may only lead further down.
 func (o *outputFile) bind(r template.Resolver, dir string) (*destination, error) {
@@ -173,7 +171,7 @@ func (o *outputFile) bind(r template.Resolver, dir string) (*destination, error)
 	head = head[:strings.LastIndexByte(head, '/')+1]
 	d := &destination{within: process.Resolve(dir, head), path: path[len(head):]}
 	if !filepath.IsLocal(d.path) {
-		return nil, fmt.Errorf("output_file: %s: %w %s", path, errLeaves, d.within)
+		return nil, fmt.Errorf("output_file: %s: a value points outside the directory %s", path, d.within)
 	}
 	return d, nil
 }

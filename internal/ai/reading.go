@@ -341,6 +341,12 @@ func (r *Reading) take(name string) (value string, nth int) {
 	return "", -1
 }
 
+// said returns a thing that the run has said, or "".
+func (r *Reading) said(name string) string {
+	value, _ := r.take(name)
+	return value
+}
+
 // named returns what a rule names with a path.
 func (r *Reading) named(written string) string {
 	switch written {

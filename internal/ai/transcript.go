@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/term"
@@ -215,14 +216,10 @@ func folded(text string) string {
 	}
 	first, rest, _ := strings.Cut(text, "\n")
 	line := term.Shorten(first, shownResult)
-	switch n := strings.Count(rest, "\n") + 1; {
-	case rest == "":
+	if rest == "" {
 		return line
-	case n == 1:
-		return line + "  (1 more line)"
-	default:
-		return line + "  (" + strconv.Itoa(n) + " more lines)"
 	}
+	return line + "  (" + check.Counted(strings.Count(rest, "\n")+1, "more line") + ")"
 }
 
 // harmless replaces what a terminal would obey: in JSON it was written as an escape that nobody obeys.

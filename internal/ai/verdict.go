@@ -101,9 +101,9 @@ func (r *Reading) Verdict(e End) Verdict {
 	for _, s := range r.preset.Take["text"] {
 		v.Whole = v.Whole || s.pick == stdoutName
 	}
-	v.Text, _ = r.take("text")
-	if structured, _ := r.take("json"); structured != "" && rawjson.Valid([]byte(structured)) {
-		v.JSON = json.RawMessage(structured)
+	v.Text = r.said("text")
+	if structured := json.RawMessage(r.said("json")); rawjson.Valid(structured) {
+		v.JSON = structured
 	}
 	if decided != nil {
 		v.Outcome, v.Rule, v.NewSession = decided.Outcome, decided.Name, decided.NewSession
@@ -124,13 +124,11 @@ func (r *Reading) Verdict(e End) Verdict {
 
 // limitUse returns how far the limit is used up that the run has named last.
 func (r *Reading) limitUse() (u LimitUse) {
-	share, _ := r.take("limit_used")
-	u.Share, _ = strconv.ParseFloat(share, 64)
-	reset, _ := r.take("limit_reset")
-	if at, err := strconv.ParseInt(reset, 10, 64); err == nil && at > 0 && at < maxUnix {
+	u.Share, _ = strconv.ParseFloat(r.said("limit_used"), 64)
+	if at, err := strconv.ParseInt(r.said("limit_reset"), 10, 64); err == nil && at > 0 && at < maxUnix {
 		u.Reset = time.Unix(at, 0)
 	}
-	u.Scope, _ = r.take("limit_scope")
+	u.Scope = r.said("limit_scope")
 	return u
 }
 
@@ -143,7 +141,7 @@ var sessionID = check.Regexp(`^[0-9A-Za-z][0-9A-Za-z._-]{0,199}$`)
 // SessionID returns the session of the run, as far as it is known by now. A text that might be more than an id
 // is none: it becomes an argument.
 func (r *Reading) SessionID() string {
-	id, _ := r.take("session_id")
+	id := r.said("session_id")
 	if !sessionID().MatchString(id) {
 		return ""
 	}
@@ -151,10 +149,7 @@ func (r *Reading) SessionID() string {
 }
 
 // Model returns the model that the run uses, as far as it is known by now.
-func (r *Reading) Model() string {
-	model, _ := r.take("model")
-	return model
-}
+func (r *Reading) Model() string { return r.said("model") }
 
 // ended reports whether the run has printed a line that ends it.
 func (r *Reading) ended() bool {
@@ -164,12 +159,8 @@ func (r *Reading) ended() bool {
 // Usage returns what the run has used, as far as it has said so by now.
 func (r *Reading) Usage() Usage {
 	u := Usage{Model: r.Model()}
-	if turns, _ := r.take("turns"); turns != "" {
-		u.Turns, _ = strconv.Atoi(turns)
-	}
-	if cost, _ := r.take("cost_usd"); cost != "" {
-		u.CostUSD, u.Costed = number([]byte(cost))
-	}
+	u.Turns, _ = strconv.Atoi(r.said("turns"))
+	u.CostUSD, u.Costed = number([]byte(r.said("cost_usd")))
 	for _, t := range []struct {
 		name string
 		to   *int64
@@ -197,8 +188,7 @@ func (r *Reading) Cost() (dollars float64, known bool) {
 
 // sentence returns the CLI's own sentence about a failure, or what is known instead.
 func (r *Reading) sentence(rule *Rule, e End) string {
-	own, _ := r.take("message")
-	own = firstSentence(own)
+	own := firstSentence(r.said("message"))
 	last := firstPart(check.LastLine(r.stderr.String()), maxSentence)
 	switch {
 	case rule != nil && rule.Say != "":
