@@ -268,8 +268,7 @@ type sink struct {
 	held    bool        // the file gets the answer, which is known at the end
 	watch   *watch      // ends the command when it does not get on or costs too much, unless nil
 
-	onSession func() // called after lines that name the session; nil if nobody is interested
-	sessions  int    // how many these were
+	onSession func() // looks for the session that it says
 }
 
 // release writes the answer to the file that was held for it.
@@ -286,13 +285,9 @@ func (s *sink) release(answer string) {
 func (s *sink) Write(p []byte) (int, error) {
 	if s.reading != nil {
 		_, _ = s.reading.Write(p)
-		signs := s.reading.Signs()
-		s.watch.observe(signs)
+		s.watch.observe(s.reading.Signs())
 		s.watch.meter(s.reading)
-		if s.onSession != nil && signs.Sessions != s.sessions {
-			s.sessions = signs.Sessions
-			s.onSession()
-		}
+		s.onSession()
 	}
 	if s.file != nil && s.err == nil && !s.held {
 		_, s.err = s.file.Write(p)

@@ -194,7 +194,6 @@ func (p *Preset) compile() error {
 			} else {
 				pick.kept = true
 			}
-			pick.session = pick.session || name == "session_id"
 		}
 	}
 	if err := p.compileWatch(); err != nil {

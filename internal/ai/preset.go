@@ -234,8 +234,8 @@ type Pick struct {
 	// What follows is only known of the picks of a preset that is compiled.
 	name string
 
-	// kept means that rules or takes look at the last line of the pick, and session that its lines name the session.
-	kept, session bool
+	// kept means that rules or takes look at the last line of the pick.
+	kept bool
 
 	// sign is what the lines of the pick say of how a run gets on. begins and ends are where they have the ids of tools,
 	// and waits where they have milliseconds that the run is going to wait.

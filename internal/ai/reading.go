@@ -193,10 +193,7 @@ func (p *Pick) fits(doc []byte) bool {
 func (r *Reading) picked(p *Pick, doc []byte) {
 	r.at[p.name] = r.number
 	r.signs.Known = true
-	// What the line says of the session, of tools and of waits.
-	if p.session {
-		r.signs.Sessions++
-	}
+	// What the line says of tools and of waits.
 	for _, at := range p.begins {
 		for id := range at.all(doc) {
 			if len(r.tools) < maxTools {
@@ -399,9 +396,6 @@ type Signs struct {
 
 	// Ended means that the last line of these was that of the end.
 	Ended bool
-
-	// Sessions counts the lines that name the session.
-	Sessions int
 }
 
 // Signs returns the signs so far.
