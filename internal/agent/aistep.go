@@ -48,8 +48,7 @@ func (a aiStep) bind(r template.Resolver, x *Executor) (call, error) {
 		argv = append(argv, p.Options.Of("max_turns", strconv.Itoa(a.MaxTurns))...)
 	}
 	return aiCall(call{argv: argv}, &aiRun{
-		preset: p, prompt: prompt, model: cmp.Or(a.Model, p.Model), may: a.May, allowDenied: a.AllowDenied,
-		allowEmpty: a.AllowEmpty, schema: a.Schema,
+		Agent: *a.Agent, preset: p, prompt: prompt, model: cmp.Or(a.Model, p.Model),
 		limits: p.Limits(a.StallTimeout, a.ToolTimeout, a.MaxTurns), sessions: a.Resume != workflow.ResumeNever,
 	}), nil
 }
@@ -69,17 +68,17 @@ func aiCall(c call, run *aiRun) call {
 // in the way of its preset.
 func (b *boundCommand) complete(r *run) error {
 	a := b.aiRun
-	if a.schema != "" {
+	if a.Schema != "" {
 		if err := b.addSchema(r.a.Dir); err != nil {
 			return err
 		}
 	}
 	below, err := filepath.Rel(r.a.Dir, b.dir)
 	inWorkspace := r.a.Base != "" && err == nil && filepath.IsLocal(below)
-	if a.may == "" && inWorkspace && a.preset.May.Said(b.argv[1:]) == "" {
-		a.may = workflow.MayEdit // unless arguments of the user's own say what it may do
+	if a.May == "" && inWorkspace && a.preset.May.Said(b.argv[1:]) == "" {
+		a.May = workflow.MayEdit // unless arguments of the user's own say what it may do
 	}
-	args, env, _ := a.preset.May.Of(a.may)
+	args, env, _ := a.preset.May.Of(a.May)
 	b.argv, b.env = append(b.argv, args...), append(b.env, env...)
 	if most := r.ticket.Cap; most > 0 {
 		b.argv = append(b.argv, a.preset.Options.Of("max_cost", most.Decimal())...)
@@ -136,7 +135,7 @@ func checkPromptArgument(program, prompt string) error {
 
 // addSchema adds the arguments for the schema of an agent step, which is a file in dir.
 func (b *boundCommand) addSchema(dir string) error {
-	path := process.Resolve(dir, b.aiRun.schema)
+	path := process.Resolve(dir, b.aiRun.Schema)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return unfit("schema: " + err.Error())
@@ -144,7 +143,7 @@ func (b *boundCommand) addSchema(dir string) error {
 	if _, err := compileSchema(data); err != nil {
 		return unfit("schema: " + path + ": " + err.Error())
 	}
-	b.aiRun.schema = string(data)
+	b.aiRun.Schema = string(data)
 	option := b.aiRun.preset.Options["schema"]
 	value := string(data)
 	if slices.Contains(option, "{file}") {
@@ -242,8 +241,8 @@ func (r *run) judge(
 	v := r.verdict(
 		a, out,
 		ai.End{
-			ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), May: a.may, AllowDenied: a.allowDenied,
-			AllowEmpty: a.allowEmpty,
+			ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), May: a.May, AllowDenied: a.AllowDenied,
+			AllowEmpty: a.AllowEmpty,
 		},
 		stderr, res.Output,
 	)
@@ -265,8 +264,8 @@ func (r *run) judge(
 	if cost, source := a.costOf(v.Usage); source != "" {
 		end.CostUSD = &cost
 	}
-	if v.Outcome == ai.Success && a.schema != "" && !r.simulated.Unknown {
-		answer, err := answerOf(v, res.Output, a.schema)
+	if v.Outcome == ai.Success && a.Schema != "" && !r.simulated.Unknown {
+		answer, err := answerOf(v, res.Output, a.Schema)
 		if err != nil {
 			v.Outcome, v.Type, v.Rule, v.Message = ai.Incomplete, ai.Incomplete.ErrorType(), "schema", err.Error()
 		}

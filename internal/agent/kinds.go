@@ -1,8 +1,11 @@
 package agent
 
-// kinds returns what makes the command of a step, by the key of its kind in the workflow file.
-func kinds() map[string]func(c *compiler, s *step, n scopeNames) command {
-	return map[string]func(c *compiler, s *step, n scopeNames) command{
+// builder makes the command of a step.
+type builder func(c *compiler, s *step, n scopeNames) command
+
+// kinds returns the builders by the key of the kind in the workflow file.
+func kinds() map[string]builder {
+	return map[string]builder{
 		"shell":      buildShell,
 		"claude":     buildClaude,
 		"agent":      buildAgent,

@@ -328,13 +328,12 @@ type loop struct {
 
 // aiRun is how the output of a run of an AI coding CLI is read.
 type aiRun struct {
-	preset                  *ai.Preset
-	prompt                  string
-	model                   string // that it was told to use, or empty for the default of the CLI
-	may                     workflow.May
-	allowDenied, allowEmpty bool
-	schema                  string // a file with a JSON Schema for the answer
-	limits                  ai.Limits
+	workflow.Agent // of an agent step. Once the call is complete, Schema is what stands in the file
+
+	preset *ai.Preset
+	prompt string
+	model  string // that it was told to use, or empty for the default of the CLI
+	limits ai.Limits
 
 	sessions  bool   // it may continue one
 	session   string // that it works in; empty if it is not known yet
