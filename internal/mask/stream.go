@@ -54,7 +54,7 @@ func (c *cutter) take(m *Masker, p []byte, last bool) {
 type Writer struct {
 	to     io.Writer
 	masker *Masker
-	cutter cutter
+	cutter
 }
 
 // Writer returns a Writer that writes to w. Close writes the rest.
@@ -75,18 +75,18 @@ func (w *Writer) Write(p []byte) (int, error) {
 
 // pass writes what is decided by p.
 func (w *Writer) pass(p []byte, last bool) error {
-	w.cutter.out = w.cutter.out[:0]
-	w.cutter.take(w.masker, p, last)
-	if len(w.cutter.out) == 0 {
+	w.out = w.out[:0]
+	w.take(w.masker, p, last)
+	if len(w.out) == 0 {
 		return nil
 	}
-	_, err := w.to.Write(w.cutter.out)
+	_, err := w.to.Write(w.out)
 	return err
 }
 
 // Close writes what was held back. It does not close what is written to, and more may be written afterwards.
 func (w *Writer) Close() error {
-	if w.masker == nil || len(w.cutter.held) == 0 {
+	if w.masker == nil || len(w.held) == 0 {
 		return nil
 	}
 	return w.pass(nil, true)

@@ -31,7 +31,7 @@ var _ child = (*polled)(nil)
 // stream carries what is read from a pipe to a writer.
 type stream struct {
 	fd int // -1: there is none, or nobody holds the other end any more
-	to once
+	once
 }
 
 // startChild starts a command in the cheapest way that the kernel has.
@@ -111,7 +111,7 @@ func (p *polled) connect(ends *[3]uintptr, c Command) (pipes []int, err error) {
 			if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 				return pipes, fmt.Errorf("open a pipe: %w", err)
 			}
-			p.streams[i] = stream{fd: pipe[0], to: once{w: to}}
+			p.streams[i] = stream{pipe[0], once{w: to}}
 			ends[1+i] = uintptr(pipe[1])
 			pipes = append(pipes, pipe[1])
 		}
@@ -166,7 +166,7 @@ func (s *stream) deliver() int {
 		s.close()
 		return 0
 	}
-	s.to.write(buf[:n])
+	s.write(buf[:n])
 	return n
 }
 
@@ -195,7 +195,7 @@ func (p *polled) reap() (end Exit, written, err error) {
 		}
 		left -= delivered
 	}
-	written = cmp.Or(p.streams[0].to.err, p.streams[1].to.err)
+	written = cmp.Or(p.streams[0].err, p.streams[1].err)
 	p.close()
 	var status syscall.WaitStatus
 	for {

@@ -46,6 +46,6 @@ func (r *Register) Stopping() { r.note(stoppingWord) }
 
 func (r *Register) note(word string) {
 	if r != nil {
-		r.write(r.takeLine(), line(word, r.owner.mark))
+		r.write(r.takeLine(), line(word, r.mark))
 	}
 }

@@ -223,7 +223,7 @@ func newMark(r *Register) string {
 	if r == nil {
 		return rand.Text()
 	}
-	return r.owner.mark + ownerSeparator + rand.Text()
+	return r.mark + ownerSeparator + rand.Text()
 }
 
 // marksWith returns the variable that adds mark to those in env.

@@ -170,7 +170,7 @@ func (c Command) environ() []string {
 	}
 	var own []string // by which commands are recognized
 	if c.Register != nil {
-		own = append(own, markVar+"="+c.Register.owner.mark)
+		own = append(own, markVar+"="+c.Register.mark)
 	}
 	if c.mark != "" {
 		own = append(own, marksWith(c.mark, env))

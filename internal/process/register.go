@@ -25,8 +25,8 @@ const (
 // for each group. A nil Register keeps nothing, nor does one on Windows, where job objects end with their
 // owner.
 type Register struct {
-	file    *os.File
-	owner   owner
+	file *os.File
+	owner
 	first   sync.Once // command
 	watcher watcher   // started before the first command
 
@@ -47,7 +47,7 @@ func OpenRegister(path string, grace time.Duration, argv ...string) (*Register, 
 	}
 	r := &Register{file: file, owner: owner{session: session(), boot: BootID(), mark: rand.Text()}}
 	if len(argv) > 0 {
-		r.watcher.argv = append(slices.Clip(argv), path, r.owner.mark, grace.String())
+		r.watcher.argv = append(slices.Clip(argv), path, r.mark, grace.String())
 	}
 	r.write(0, r.owner.text())
 	return r, nil
@@ -98,7 +98,7 @@ func (r *Register) Begin(pid int) (at int) {
 		return 0
 	}
 	at = r.takeLine()
-	r.write(at, record{pid: pid, startID: startID, boot: r.owner.boot, mark: r.owner.mark}.text())
+	r.write(at, record{pid: pid, startID: startID, boot: r.boot, mark: r.mark}.text())
 	return at
 }
 
