@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ type runOptions struct {
 	dryRun bool
 	// allowDirty starts workspaces although the repository has uncommitted changes, which they do not see.
 	allowDirty bool
-	// wait waits for a job of the same workflow, and no longer than waitMost if that is not zero.
+	// wait waits for a job of the same workflow, for waitMost at most.
 	wait     bool
 	waitMost time.Duration
 	since    jobs.Since
@@ -61,7 +62,14 @@ Exit codes:
   prodigy run convert.yml upload.yml`,
 		Args:              atLeastOne("workflow"),
 		ValidArgsFunction: completeWorkflows,
-		PreRunE:           func(cmd *cobra.Command, _ []string) error { return o.fleet.find(cmd) },
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("wait-timeout") {
+				o.wait = true
+			} else {
+				o.waitMost = math.MaxInt64
+			}
+			return o.fleet.find(cmd)
+		},
 	}
 	onArgs(con, cmd, o.runAll)
 	o.add(con, cmd)
@@ -139,7 +147,7 @@ func (o runOptions) run(ctx context.Context, con *console) error {
 	if err := errors.Join(o.checkPrint(con), o.checkEcho(con)); err != nil {
 		return err
 	}
-	if o.wait || o.waitMost > 0 {
+	if o.wait {
 		end, err := o.await(ctx, con)
 		if err != nil {
 			return err
@@ -168,11 +176,8 @@ func (o runOptions) await(ctx context.Context, con *console) (end func() error, 
 	if err != nil {
 		return nil, err
 	}
-	if o.waitMost > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.waitMost)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, o.waitMost)
+	defer cancel()
 	err = untilSignal(ctx, func(ctx context.Context) (err error) {
 		end, err = home.Exclusive(ctx, process.Resolve(dir, o.path), dir, func(other jobs.Job) {
 			if !o.quiet {

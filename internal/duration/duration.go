@@ -77,10 +77,17 @@ func invalid(s, why string) error {
 const spelled = `milliseconds ms millisecond ms seconds s second s secs s sec s
 	minutes m minute m mins m hours h hour h hrs h hr h days d day d`
 
-// meant returns the valid form of a duration with written-out units or blanks, or "".
+// meant returns the valid form of a duration with written-out units, blanks or a fraction, or "".
 func meant(s string) string {
 	guess := strings.ToLower(strings.Join(strings.Fields(s), ""))
 	guess = strings.NewReplacer(strings.Fields(spelled)...).Replace(guess)
+	if d, err := time.ParseDuration(guess); err == nil && d > 0 && strings.Contains(guess, ".") {
+		for _, u := range []string{"ns", "us", "ms"} {
+			if one, _ := Parse("1" + u); d%one == 0 {
+				guess = fmt.Sprintf("%d%s", d/one, u)
+			}
+		}
+	}
 	if guess == "" || guess == s {
 		return ""
 	}
