@@ -104,7 +104,7 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 	if err != nil {
 		return j.abandon(err)
 	}
-	v, err := j.retryDead(ctx, ids, reduce, held, work)
+	v, err := j.retryDead(ctx, ids, reduce, work)
 	return j.finish(ctx, v, err)
 }
 
@@ -199,16 +199,19 @@ func (j *owner) reduced() bool {
 	return j.Phase("reduce").Started || j.Phase("merge").Started
 }
 
-// retryDead runs dead letters again, and the phases after the map phase if they are asked for. Those that the
-// run before held back, or had not completed, are asked for when their condition holds now. Work takes the place of what an agent
-// would do for the one item.
-func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (Result,
-	error,
-) {
+// lastDue reports whether the phases after the map phase have never completed: their condition did not hold, or the job
+// ended before.
+func (j *owner) lastDue() bool {
+	return j.Total > 0 && (j.workflow.Reduce != nil && !j.Phase("reduce").Completed ||
+		j.workflow.Merge != nil && !j.Phase("merge").Completed)
+}
+
+// retryDead runs dead letters again, and the phases after the map phase if they are asked for or due: the latter once
+// no dead letter is left, or their condition holds. Work takes the place of what an agent would do for the one item.
+func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce bool, work *gitspace.Work) (Result, error) {
 	reduce = reduce || j.Reducing
-	// The run before ended before the phases after the map phase had. They follow once no dead letter is left.
-	owed := !reduce && j.Ended != jobs.Completed && j.Total > 0 && (j.workflow.Reduce != nil || j.workflow.Merge != nil)
-	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce || owed && j.reduced()); err != nil {
+	due := !reduce && j.lastDue()
+	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce || due && j.reduced()); err != nil {
 		return Result{}, err
 	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
@@ -242,20 +245,20 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce, held bo
 	}
 	if pending := j.Pending(); pending > 0 || !j.Selected {
 		v.State, v.Reason = jobs.Stopped, "some items have not run yet"
-		if reduce || owed {
+		if reduce || due {
 			v.Reason += ", so reduce did not run; resume runs them, then reduce"
 		}
 		return v, nil
 	}
-	if stopped && (reduce || held) {
+	if stopped && (reduce || due) {
 		v.State, v.Reason = jobs.Stopped, "the first dead letters failed again, so the others and reduce did not run: resume runs reduce"
 		return v, nil
 	}
-	if m := j.Policy.Metrics(); owed && m.Failed+m.Rejected > 0 {
+	if m := j.Policy.Metrics(); due && j.workflow.ReduceWhen == nil && m.Failed+m.Rejected > 0 {
 		v.State, v.Reason = jobs.Stopped, "dead letters are left, so reduce did not run: resume runs reduce"
 		return v, nil
 	}
-	if !reduce && !held && !owed {
+	if !reduce && !due {
 		return v, nil
 	}
 	last, err := j.runLast(ctx)
