@@ -131,15 +131,18 @@ stderr.`,
 	f.Var(positive(&step.Retry.Attempts), "retry",
 		"maximum attempts per item, including the first (delays start at 1s)")
 	backoff := func(text string) (string, error) {
-		if delay, err := workflow.ParseTime(text); err == nil {
-			return delay, nil
+		switch delay, err := workflow.ParseTime(text); {
+		case err == nil, strings.Contains(text, "."):
+			return delay, err
+		case text == "custom":
+			return "", errors.New("its delays can only be set in a workflow file")
 		}
 		return text, nil
 	}
 	f.Var(value[string]{&step.Retry.Backoff, "string", backoff}, "backoff",
 		"backoff of --retry: fixed, linear, exponential, fibonacci, or a fixed delay such as 10s; a number is in seconds")
-	f.Var(repeated(&step.Retry.RetryOn), "retry-on",
-		"retry only failures of this type, such as network or timeout (repeatable)")
+	f.Var(repeated((*[]string)(&step.Retry.RetryOn)), "retry-on",
+		"retry only failures of this type, such as network or timeout, or with this exit code (repeatable)")
 	f.StringVar(&w.Map.Rate.Limit, "rate", "", "maximum start rate, such as 10/s or 100/min")
 	apart := value[workflow.ShortRate]{&w.Map.Rate, durationType, workflow.ParseApart}
 	f.Var(apart, "delay",

@@ -81,12 +81,8 @@ const spelled = `milliseconds ms millisecond ms seconds s second s secs s sec s
 func meant(s string) string {
 	guess := strings.ToLower(strings.Join(strings.Fields(s), ""))
 	guess = strings.NewReplacer(strings.Fields(spelled)...).Replace(guess)
-	if d, err := time.ParseDuration(guess); err == nil && d > 0 && strings.Contains(guess, ".") {
-		for _, u := range []string{"ns", "us", "ms"} {
-			if one, _ := Parse("1" + u); d%one == 0 {
-				guess = fmt.Sprintf("%d%s", d/one, u)
-			}
-		}
+	if d, err := time.ParseDuration(guess); err == nil && strings.Contains(guess, ".") {
+		guess = Literal(d)
 	}
 	if guess == "" || guess == s {
 		return ""
@@ -138,6 +134,20 @@ func Exact(d time.Duration) string {
 		d = d.Round(time.Millisecond)
 	}
 	return written(d)
+}
+
+// Literal formats d as Parse reads it, in whole numbers.
+func Literal(d time.Duration) string {
+	text := written(d)
+	if !strings.Contains(text, ".") {
+		return text
+	}
+	for _, u := range units[:3] {
+		if d%u.size == 0 {
+			text = fmt.Sprintf("%d%s", d/u.size, u.name)
+		}
+	}
+	return text
 }
 
 // written formats d as in a workflow file, without trailing units that are zero.

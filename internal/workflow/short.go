@@ -14,6 +14,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/retry"
 	"prodigy/internal/shell"
@@ -93,7 +94,7 @@ func ParseApart(text string) (ShortRate, error) {
 // ParseTime is ParseSeconds for a workflow file.
 func ParseTime(text string) (string, error) {
 	d, err := ParseSeconds(text)
-	return duration.Format(d), err
+	return duration.Literal(d), err
 }
 
 // ShortStep is the step of a Short.
@@ -113,10 +114,28 @@ type shortAgent struct {
 
 // ShortRetry is how often the command of a Short is tried.
 type ShortRetry struct {
-	Attempts int      `yaml:"attempts"`
-	Backoff  string   `yaml:"backoff,omitempty"`       // or a fixed delay such as 10s
-	Delay    string   `yaml:"initial_delay,omitempty"` // set by File
-	RetryOn  []string `yaml:"retry_on,omitempty,flow"`
+	Attempts int     `yaml:"attempts"`
+	Backoff  string  `yaml:"backoff,omitempty"`       // or a fixed delay such as 10s
+	Delay    string  `yaml:"initial_delay,omitempty"` // set by File
+	RetryOn  ShortOn `yaml:"retry_on,omitempty,flow"`
+}
+
+// ShortOn is what a failure is tried again for: error types, exit codes, or matchers as they are in a workflow file.
+type ShortOn []string
+
+// MarshalYAML writes the matchers as they are in a workflow file.
+func (o ShortOn) MarshalYAML() (any, error) {
+	return check.Each(o, func(on string) any {
+		var v any
+		_ = yaml.Unmarshal([]byte(on), &v) // what is no YAML is a name that is refused later
+		switch v.(type) {
+		case int:
+			return map[string]any{"exit_code": []any{v}}
+		case map[string]any:
+			return v
+		}
+		return on
+	}), nil
 }
 
 // Halt says when a job stops, in the words of GNU parallel. The zero Halt never stops it.
@@ -224,7 +243,7 @@ func (m *ShortMap) splitRetry() {
 		return
 	}
 	m.Retry, step.RetryOn = *step, rest
-	m.Retry.RetryOn = []string{conflict}
+	m.Retry.RetryOn = ShortOn{conflict}
 	if len(rest) == 0 {
 		*step = ShortRetry{}
 	}
@@ -276,7 +295,7 @@ func (l ShortLine) fill(step *ShortStep, style shell.Shorthand) (err error) {
 		return err
 	}
 	if d, err := duration.Parse(step.Retry.Backoff); err == nil {
-		step.Retry.Backoff, step.Retry.Delay = "fixed", duration.Format(d)
+		step.Retry.Backoff, step.Retry.Delay = "fixed", duration.Literal(d)
 	}
 	if path := l.Results; path != "" {
 		if !strings.Contains(path, "{") {

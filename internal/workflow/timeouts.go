@@ -136,8 +136,11 @@ func limitKinds(steps []Step, limits map[string]time.Duration) {
 func ParseSeconds(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
 	d, err := duration.Parse(text)
-	if _, notNumber := strconv.ParseFloat(text, 64); notNumber == nil {
-		d, err = time.ParseDuration(text + "s")
+	if err != nil {
+		if _, notNumber := strconv.ParseFloat(text, 64); notNumber == nil {
+			text += "s"
+		}
+		d, err = time.ParseDuration(text) // with fractions
 	}
 	if err != nil || d <= 0 {
 		return 0, fmt.Errorf("invalid timeout %q: use seconds or a duration such as 90s", text)
