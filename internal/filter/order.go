@@ -9,6 +9,7 @@ type Order []term
 
 // term is one of the fields that items are sorted by.
 type term struct {
+	written    string
 	path       []step
 	descending bool
 	nullsFirst bool
@@ -37,6 +38,7 @@ func ParseOrder(src string) (Order, error) {
 func (p *parser) term() term {
 	start := p.token.at
 	t := term{path: p.field()}
+	t.written = p.between(start, p.token.at)
 	if t.number = p.token.isSign("(") && p.between(start, p.token.at) == "number"; t.number {
 		p.advance()
 		t.path = p.field()
@@ -78,4 +80,19 @@ func (o Order) AppendKey(b []byte, item json.RawMessage) []byte {
 		}
 	}
 	return b
+}
+
+// Misplaced returns a field, as it is written, by which two items are in another order as texts than as the numbers
+// that these spell. Without such a field it returns "".
+func (o Order) Misplaced(a, b json.RawMessage) string {
+	for _, t := range o {
+		v, _ := inItem(ValueOf(a), t.path)
+		w, _ := inItem(ValueOf(b), t.path)
+		x, y := v.number(), w.number()
+		if !t.number && v.kind == Text && w.kind == Text && x.kind == Number && y.kind == Number &&
+			v.compare(w)*x.compare(y) < 0 {
+			return t.written
+		}
+	}
+	return ""
 }

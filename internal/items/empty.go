@@ -52,6 +52,10 @@ type seen struct {
 	// mismatch describes a comparison of the filter that no value so far can meet because of its type.
 	mismatch string
 
+	// misplaced is a field of sort_by whose texts may have been meant as numbers. last is the last item to be sorted.
+	misplaced string
+	last      []byte
+
 	// lists are the members of the first value that are lists and not empty, as paths, if it is an object. elements is
 	// the length of the last of them.
 	lists    []string
@@ -83,6 +87,17 @@ func (s *seen) note(raw []byte, f *filter.Filter, passes bool) {
 		s.mismatch = wrong + " compares a string with a number or a boolean, which are never equal: " +
 			"use number(field), or quotes"
 	}
+}
+
+// noteOrder notes whether the first items that are sorted have numbers that are texts.
+func (s *seen) noteOrder(raw []byte, order filter.Order) {
+	if s.read > enough || s.misplaced != "" {
+		return
+	}
+	if s.last != nil {
+		s.misplaced = order.Misplaced(s.last, raw)
+	}
+	s.last = append(s.last[:0], raw...)
 }
 
 // noteLists notes the members of an object that are lists and not empty.

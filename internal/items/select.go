@@ -96,6 +96,7 @@ func (c *pipeline) run(ctx context.Context, src source, e Env) error {
 	var key, with []byte
 	err := src.each(ctx, e, c.path, c.filtered(ctx, func(raw []byte) error {
 		key = c.order.AppendKey(key[:0], raw)
+		c.seen.noteOrder(raw, c.order)
 		if src.job {
 			with = append(append(append(with[:0], c.origin...), 0), raw...)
 			raw = with
@@ -357,6 +358,9 @@ func (c *pipeline) hint(m *workflow.Map, e Env) {
 	}
 	for _, text := range c.seen.misspelt(true) {
 		e.Warn("filter: " + text)
+	}
+	if field := c.seen.misplaced; field != "" {
+		e.Warn(fmt.Sprintf("sort_by: %[1]s has strings, which sort as text, 100 before 9: use number(%[1]s)", field))
 	}
 	if s := &c.seen; s.read == 1 && len(s.lists) == 1 && m.JSONPath.Value == "" && m.Input.Items == nil && m.Input.Job == "" {
 		path := s.lists[0]
