@@ -1291,6 +1291,9 @@ type StepFailed struct {
 	Outputs *outputs.Span `json:"outputs,omitempty"`
 }
 
+// OnlyTry reports whether the step has no retries of its own.
+func (e StepFailed) OnlyTry() bool { return e.Reason == retry.Exhausted && e.Attempts <= 1 }
+
 // Scope of the circuit events: "workflow", or the id of the step.
 
 // CircuitOpen records that a breaker opened, and until when it rejects everything.

@@ -212,8 +212,11 @@ func Say(r Record) Sentence {
 		}
 		return s
 	case StepFailed:
-		text := fmt.Sprintf("failed permanently on try %d: %s", e.Attempts, e.Error)
-		return Sentence{Grave: Bad, Who: "step " + e.Step, Text: text}
+		text := "failed"
+		if !e.OnlyTry() {
+			text = fmt.Sprintf("failed permanently on try %d", e.Attempts)
+		}
+		return Sentence{Grave: Bad, Who: "step " + e.Step, Text: text + ": " + e.Error}
 	}
 	return Sentence{}
 }

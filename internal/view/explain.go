@@ -286,7 +286,9 @@ func matched(p *retry.Policy, typ retry.Type, entry string) string {
 // delay says how the delay before the next try was computed. Key is the label of the step, or "" for the item.
 func (x *explainer) delay(p *retry.Policy, key string, n int, drawn time.Duration) string {
 	text := "retry in " + duration.Format(drawn)
-	if p != nil {
+	if drawn == 0 {
+		text = "retry at once"
+	} else if p != nil {
 		text += fmt.Sprintf(" (%s)", p.Explain(n, x.waited[key]))
 	}
 	x.waited[key] = drawn
@@ -305,8 +307,8 @@ var consequences = map[string]string{
 func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
 	p, reason := x.policies[e.Step], cmp.Or(reasons[e.Reason], string(e.Reason))
 	switch {
-	case e.Reason == retry.Exhausted && e.Attempts <= 1:
-		reason = "no retry_config"
+	case e.OnlyTry():
+		reason = "the step has no retries of its own"
 	case e.Reason == retry.NotRetryable && p != nil:
 		entries := strings.Join(check.Each(p.RetryOn, retry.Matcher.String), ", ")
 		reason = fmt.Sprintf("no retry_on entry (%s) matched", entries)
