@@ -147,10 +147,12 @@ type details struct {
 	Collided int `json:"collisions,omitempty"`
 	// Verify is the verification that is running, if any.
 	Verify *verifyShown `json:"verify,omitempty"`
-	// Base is the commit that the workspaces began at, and Head the last one merged. Branch is where that was delivered.
+	// Base is the commit that the workspaces began at, and Head the last one merged. Branch is where that was delivered, and Into
+	// the branch of the user that was moved to it.
 	Base   string `json:"base,omitempty"`
 	Head   string `json:"head,omitempty"`
 	Branch string `json:"branch,omitempty"`
+	Into   string `json:"into,omitempty"`
 
 	// seen is what most of this is taken from.
 	seen *view.Job
@@ -222,7 +224,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, now),
 		Breakers: append([]view.Breaker{}, j.Breakers()...), Groups: []failureGroup{},
 		Collided: j.Merges.Collisions.Before + len(j.Merges.Collisions.List),
-		Merged:   j.Merged, Base: j.Base, Head: j.Head, Branch: j.Branch,
+		Merged:   j.Merged, Base: j.Base, Head: j.Head, Branch: j.Branch, Into: j.Into,
 		seen: j, recorded: recorded, label: label,
 	}
 	if j.Stragglers.Found > 0 {
@@ -372,7 +374,7 @@ func (d details) printMerge(l term.Lines, now time.Time) {
 		}
 		l.Printf("merge queue: %s%s", term.Visible(strings.Join(d.Queue, ", ")), more)
 	}
-	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered to ", d.Branch))
+	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered to ", delivered(d.Branch, d.Into)))
 }
 
 // printProgress prints the remaining items and, while the job runs, its progress.

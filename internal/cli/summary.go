@@ -217,6 +217,11 @@ func stateColour(s job.Summary) term.Colour {
 	return ""
 }
 
+// delivered returns the names of the branches that have the result.
+func delivered(branch, into string) string {
+	return strings.TrimPrefix(branch+term.Prefixed(" and ", into), " and ")
+}
+
 // printMerge prints what became of the work of a job with workspaces.
 func (e finishedRun) printMerge(l term.Lines) {
 	m := e.Merge
@@ -234,10 +239,8 @@ func (e finishedRun) printMerge(l term.Lines) {
 		l.Print(strings.Join(parts, ", "))
 	}
 	switch {
-	case m.Into != "":
-		l.Printf("result: %s on branch %s", m.Into, m.Branch)
-	case m.Branch != "":
-		l.Printf("result: branch %s", m.Branch)
+	case m.Branch+m.Into != "":
+		l.Printf("result: branch %s", delivered(m.Branch, m.Into))
 	case m.Head != m.Base:
 		l.Printf("result: %s", m.Hidden)
 	}

@@ -54,7 +54,7 @@ func (j *Job) Apply(r events.Record) {
 		j.resume(r.Time, e)
 	case events.JobCompleted:
 		j.ReduceStale, j.ReduceHeld = e.ReduceStale, e.ReduceHeld
-		j.Head, j.Branch = cmp.Or(e.Head, j.Head), e.Branch
+		j.Head, j.Branch, j.Into = cmp.Or(e.Head, j.Head), e.Branch, e.Into
 	case events.ScaleRequested:
 		j.MaxParallel, j.OnFleet, j.Workers = e.MaxParallel, e.Fleet, e.Workers
 	case events.RetryNowRequested:

@@ -172,8 +172,8 @@ type Delivery struct {
 	// The commit with everything that was merged.
 	Head string
 
-	// The branch that the result was delivered as.
-	Branch string
+	// The branch that the result was delivered as, and the branch of the user that was moved to it.
+	Branch, Into string
 
 	// The number of items whose work was merged.
 	Merged int
