@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -151,7 +152,11 @@ func terminate(pid int) error {
 
 // userName returns the name of the user, for the record of a request.
 func userName() string {
-	return cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), "uid"+strconv.Itoa(os.Getuid()))
+	name := "uid" + strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil { // cron and containers often set neither variable
+		name = u.Username
+	}
+	return cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), name)
 }
 
 // awaitStop waits until the process does not run the job any more.
