@@ -170,5 +170,5 @@ var oldJobColumns = []term.Column[mapreduce.OldJob]{
 	{Key: "bytes", Head: "BYTES", Drop: 1},
 	{Key: "dead_letters", Head: "DEAD LETTERS", Drop: 3},
 	{Key: "removed"},
-	{Key: "kept", Head: "STAYS", Cell: func(c mapreduce.OldJob) string { return cmp.Or(c.Kept, "no") }},
+	{Key: "kept", Head: "KEPT BECAUSE", Cell: func(c mapreduce.OldJob) string { return cmp.Or(c.Kept, "-") }},
 }

@@ -39,7 +39,7 @@ The exit code is 0 if all files are intact, and 1 otherwise.`,
 
 // printFsck prints each file with its problems, and what the intact records say of the items.
 func printFsck(l term.Lines, r job.Examination) {
-	word := "sound"
+	word := "intact"
 	if !r.Sound {
 		word = "damaged"
 	}

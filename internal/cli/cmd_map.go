@@ -161,7 +161,7 @@ stderr.`,
 	f.StringVar(&w.Results, "results", "",
 		"write the stdout of each success to DIR/NUMBER/stdout, or to the file that {} makes of DIR")
 	f.StringVar(&o.joblog, "joblog", "", "write a row for each item to this file at the end, as parallel does")
-	f.Bool("bar", false, "accepted; a terminal always shows progress")
+	f.Bool("bar", false, "ignored; a terminal always shows progress")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the commands without running them")
 	f.Var(namedFlag(&o.save, isEmpty), "save", "write the equivalent workflow to this file, without running it")
 	for _, names := range []string{
@@ -349,8 +349,9 @@ func (o *mapOptions) asRefusal(err error) error {
 	}
 	var texts []string
 	for _, p := range problems {
-		if !slices.Contains(texts, p.Message) {
-			texts = append(texts, p.Message)
+		text := strings.TrimPrefix(p.Message, "limit: ") // the key of --rate
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
 		}
 	}
 	return refusef("%s", strings.Join(texts, "\n"))
@@ -392,7 +393,7 @@ func printCommands(ctx context.Context, out io.Writer, w checked) error {
 	}
 	for it, err := range items.Select(ctx, w.Map, env) {
 		if err != nil {
-			return selectionError(fmt.Errorf("select the items: %w", err))
+			return selectionError(fmt.Errorf("select items: %w", err))
 		}
 		command, err := job.Command(w.Workflow, w.dir, it)
 		if err != nil {

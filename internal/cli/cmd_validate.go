@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -137,7 +138,7 @@ func judge(ctx context.Context, path string, c mapreduce.Config, o settingOption
 	case invalid:
 		v.Problems = problems
 	case isA[*usageError](err):
-		v.Problems = append(v.Problems, workflow.Problem{File: path, Message: err.Error()})
+		v.Problems = append(v.Problems, workflow.Problem{File: path, Message: strings.TrimPrefix(err.Error(), path+": ")})
 	case err != nil:
 		return v, err
 	default:

@@ -280,8 +280,11 @@ func shellWords(words []string) string { return strings.Join(check.Each(words, q
 // readNamed reads a file that the user has named.
 func readNamed(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
-	if err != nil {
-		err = refusef("%w", err)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		if err = failed.Err; errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("file not found")
+		}
+		return nil, refusef("%s: %w", path, err)
 	}
 	return data, err
 }

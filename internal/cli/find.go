@@ -62,7 +62,7 @@ func noJobs(home jobs.Home) error {
 	if home.Project == "" {
 		return refusef("no jobs yet in %s", home.Root)
 	}
-	return refusef("no jobs yet in %s (--all is for those of all directories)", home.Project)
+	return refusef("no jobs yet in %s (use --all to list jobs in all directories)", home.Project)
 }
 
 // named returns how a hint names a job, after a space: by its id, or not at all if it is the latest one, which is what

@@ -173,7 +173,7 @@ func (e finishedRun) print(con *console) {
 		if j.Retries > 0 {
 			l.Foldf(2, "%s", view.RetryCounts(j, ""))
 			if outputs.Any(e.Job.OutputsDir()) {
-				l.Printf("    all failures: prodigy logs%s --failed", named(e.Job.ID))
+				l.Printf("    failed tries: prodigy logs%s --failed", named(e.Job.ID))
 			}
 		}
 		if j.Lost > 0 {
@@ -394,7 +394,7 @@ const reduceStaleText = "reduce is out of date: items have succeeded since it ra
 func runReduce(job jobs.Job) string { return retryCommand(job, " --reduce") }
 
 // nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed or
-// cannot, look at its dead letters and retry them, or list the skipped items, which only the log has.
+// cannot, look at its dead letters and retry them, or list the skipped items.
 func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []string {
 	var commands []string
 	if reduceStale {
@@ -410,7 +410,7 @@ func nextCommands(place jobs.Job, completed, reduceStale bool, skipped int) []st
 	case letters.First != "":
 		commands = append(commands, inspectCommand(letters.First, place.ID))
 	case skipped > 0:
-		return append(commands, fmt.Sprintf("prodigy events ls%s --event-type AgentSkipped", named(place.ID)))
+		return append(commands, "prodigy results"+named(place.ID)+" --status skipped")
 	default:
 		return commands
 	}
@@ -492,7 +492,13 @@ func printGroup(con *console, g view.FailureGroup, job string, names *items.Stor
 		c = term.Yellow
 	}
 	head := l.Paint(c, fmt.Sprintf("%d %s", g.Count, g.Outcome()))
-	l.Foldf(2, "%s (%s): %s", head, g.Type, term.Brief(g.Title(), 160))
+	title := g.Title()
+	if g.Type == retry.TypeSkipped {
+		title = strings.TrimPrefix(title, "skipped ")
+	} else {
+		head += fmt.Sprintf(" (%s)", g.Type)
+	}
+	l.Foldf(2, "%s: %s", head, term.Brief(title, 160))
 	word := ""
 	if g.Count > 1 {
 		word = "for example "

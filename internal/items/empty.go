@@ -26,7 +26,7 @@ type EmptyError struct {
 }
 
 func (e *EmptyError) Error() string {
-	return e.Why + " (to allow an empty input, use on_empty: ok in map, or prodigy map -r)"
+	return e.Why + " (to allow an empty input, use on_empty: ok in a workflow, or prodigy map -r)"
 }
 
 // Mistaken reports whether a selection failed because what the workflow says of the items is not so, rather than since

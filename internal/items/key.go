@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"prodigy/internal/check"
 	"prodigy/internal/filter"
 )
 
@@ -50,6 +51,12 @@ func (k *keys) id(item json.RawMessage, index int) (string, error) {
 	id := v.Spelling()
 	switch {
 	case !ok, v.Kind() == filter.Null:
+		var f Fields
+		f.Add(item)
+		names, _ := f.Names()
+		if !ok && len(names) > 0 {
+			return "", wrong("has no key; its fields are %s", check.Few(names, 5))
+		}
 		return "", wrong("has no key")
 	case v.Kind() == filter.Array, v.Kind() == filter.Object:
 		return "", wrong("has the key %s, which must be a string, a number or a boolean", kindNames[v.Kind()])

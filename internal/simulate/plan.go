@@ -415,7 +415,7 @@ func planSelection(ctx context.Context, w PlanInput) (PlannedItems, error) {
 			return selected, nil
 		}
 		if err != nil {
-			return PlannedItems{}, fmt.Errorf("select the items: %w", err)
+			return PlannedItems{}, fmt.Errorf("select items: %w", err)
 		}
 		if w.Earlier != nil {
 			chosen := it

@@ -50,7 +50,7 @@ func StatLines(jobID string, s events.Stats) (page [][2]string, rows []StatRow) 
 	line("attempts", "%d by %s, %d retried", s.Attempts, check.Counted(s.Agents, "agent"), s.Retries)
 	line("step retries", "%d", s.StepRetries)
 	if d.Count > 0 {
-		line("took", "duration p50 %s, p95 %s, max %s", d.P50, d.P95, d.Max)
+		line("duration", "p50 %s, p95 %s, max %s", d.P50, d.P95, d.Max)
 	}
 	if t := s.Spent; t != nil {
 		add("agents_of_unknown_cost", "", t.Unknown)

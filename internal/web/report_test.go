@@ -236,7 +236,7 @@ func TestOutputsAreFolded(t *testing.T) {
 		t.Errorf("asked for %+v, want %+v", asked, want)
 	}
 	for text, n := range map[string]int{
-		"<script": 0, "output: the last 1 lines, 3 before": 2, "output, the end": 1, `class="stderr">s ! &lt;/pre&gt;`: 2,
+		"<script": 0, "output: the last 1 lines, 3 before": 2, "end of output": 1, `class="stderr">s ! &lt;/pre&gt;`: 2,
 		"seventh &lt;7&gt;": 2, "out &lt;/pre&gt;": 1, "first": 0, `<pre class="stderr">err</pre>`: 1, strings.Repeat("x", tailShown): 0,
 	} {
 		if got := strings.Count(page, text); got != n {
