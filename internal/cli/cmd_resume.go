@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -103,8 +104,28 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 		con.say().Print(e.Reason)
 		e.print(con)
 	}
+	if other, ok := unfinished(); ok {
+		con.sayf("an earlier job has not finished: %s", resumeCommand(other, flagsToResume(other)))
+	}
 	if err := o.printRest(con, e.Job); err != nil {
 		return unlessClosed(err)
 	}
 	return con.end(code, e.outcome(code))
+}
+
+// unfinished returns the newest job of this directory that was killed or stopped.
+func unfinished() (jobs.Job, bool) {
+	home, err := homeOf(false)
+	if err != nil {
+		return jobs.Job{}, false
+	}
+	all, _ := home.List() // one that cannot be read is not suggested
+	i := slices.IndexFunc(all, func(j jobs.Job) bool {
+		last, err := job.LastOf(j)
+		return err == nil && (last.State == "" || last.State == jobs.Stopped) && !j.Running()
+	})
+	if i < 0 {
+		return jobs.Job{}, false
+	}
+	return all[i], true
 }
