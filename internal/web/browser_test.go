@@ -321,3 +321,25 @@ func TestAPersonSelectsItems(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// On a narrow screen the state of a job, and why an item has failed, are seen without scrolling.
+func TestNarrowPagesShowStatesAndFailures(t *testing.T) {
+	ctx := browser(t)
+	s := newSite(t)
+	s.failed = 1
+	s.many(t, 20)
+	for _, c := range []struct {
+		width      int64
+		page, cell string
+	}{
+		{390, "/?", "td .state"},
+		{500, "/jobs/" + s.job.ID + "/items?state=failed&", "td.text:not(:has(a))"},
+	} {
+		do(t, ctx, chromedp.EmulateViewport(c.width, 844), chromedp.Navigate(s.URL+c.page+"token="+token))
+		await(t, ctx, "document.querySelector('"+c.cell+"')")
+		right := ask(t, ctx, chromedp.Evaluate[float64]("document.querySelector('"+c.cell+"').getBoundingClientRect().right"))
+		if right > float64(c.width) {
+			t.Errorf("%s: %s ends at %v of %d", c.page, c.cell, right, c.width)
+		}
+	}
+}
