@@ -285,7 +285,7 @@ func (d details) print(l term.Lines, now time.Time) {
 	}
 	l.Printf("job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s", d.JobID,
 		cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
-		state, term.Prefixed(": ", term.Distinct(d.Reason)), d.Started.Local().Format(time.DateTime),
+		state, term.Prefixed(": ", term.Distinct(strings.TrimPrefix(d.Reason, "cancelled "))), d.Started.Local().Format(time.DateTime),
 		d.DurationMS)
 	d.printSteps(l)
 	cost := func() { printSpent(l, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit()) }
