@@ -8,9 +8,9 @@ import (
 	"prodigy/internal/mask"
 )
 
-// Render returns the commands of the steps of a, or of its handler, as they would run, for people to read: each step is followed by
-// its hooks. Nothing is run. A value that is not known before the run, such as the output of a step, stays as
-// it was written.
+// Render returns the commands of the steps of a, or of its handler, as they would run, for people to read: each step
+// is followed by its hooks. Nothing is run. A value that is not known before the run, such as the output of a step,
+// stays as it was written.
 func Render(a Attempt, ofHandler bool) ([]string, error) {
 	p := new(compiler).plan(&a)
 	s := &scope{run: &run{x: &Executor{inherited: func() []string { return nil }}, a: &a}}
