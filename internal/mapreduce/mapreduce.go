@@ -199,20 +199,31 @@ func (j *owner) reduced() bool {
 	return j.Phase("reduce").Started || j.Phase("merge").Started
 }
 
-// lastDue reports whether the phases after the map phase have never completed: their condition did not hold, or the job
-// ended before.
-func (j *owner) lastDue() bool {
-	return j.Total > 0 && (j.workflow.Reduce != nil && !j.Phase("reduce").Completed ||
-		j.workflow.Merge != nil && !j.Phase("merge").Completed)
+// lastDue returns the first phase after the map phase that has never completed, since its condition did not hold or the job
+// ended before. It is empty if there is none.
+func (j *owner) lastDue() string {
+	switch {
+	case j.Total == 0:
+	case j.workflow.Reduce != nil && !j.Phase("reduce").Completed:
+		return "reduce"
+	case j.workflow.Merge != nil && !j.Phase("merge").Completed:
+		return "merge"
+	}
+	return ""
 }
 
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for or due: the latter once
 // no dead letter is left, or their condition holds. Work takes the place of what an agent would do for the one item.
 func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce bool, work *gitspace.Work) (Result, error) {
 	reduce = reduce || j.Reducing
-	due := !reduce && j.lastDue()
-	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce || due && j.reduced()); err != nil {
+	next := j.lastDue()
+	// A reduce that has begun begins again, since items may succeed that it does not know.
+	anew := reduce || next != "" && j.reduced() && !j.Phase("reduce").Completed
+	if err := j.recordResumed(ctx, events.ForDeadLetters, anew); err != nil {
 		return Result{}, err
+	}
+	if reduce {
+		next = "reduce"
 	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
@@ -245,20 +256,22 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce bool, wo
 	}
 	if pending := j.Pending(); pending > 0 || !j.Selected {
 		v.State, v.Reason = jobs.Stopped, "some items have not run yet"
-		if reduce || due {
-			v.Reason += ", so reduce did not run; resume runs them, then reduce"
+		if next != "" {
+			v.Reason += fmt.Sprintf(", so %[1]s did not run; resume runs them, then %[1]s", next)
 		}
 		return v, nil
 	}
-	if stopped && (reduce || due) {
-		v.State, v.Reason = jobs.Stopped, "the first dead letters failed again, so the others and reduce did not run: resume runs reduce"
+	left := ""
+	switch m := j.Policy.Metrics(); {
+	case next == "":
 		return v, nil
+	case stopped:
+		left = "the first dead letters failed again, so the others and %[1]s did not run: resume runs %[1]s"
+	case !reduce && j.workflow.ReduceWhen == nil && m.Failed+m.Rejected > 0:
+		left = "dead letters are left, so %[1]s did not run: resume runs %[1]s"
 	}
-	if m := j.Policy.Metrics(); due && j.workflow.ReduceWhen == nil && m.Failed+m.Rejected > 0 {
-		v.State, v.Reason = jobs.Stopped, "dead letters are left, so reduce did not run: resume runs reduce"
-		return v, nil
-	}
-	if !reduce && !due {
+	if left != "" {
+		v.State, v.Reason = jobs.Stopped, fmt.Sprintf(left, next)
 		return v, nil
 	}
 	last, err := j.runLast(ctx)
