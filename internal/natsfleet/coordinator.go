@@ -390,10 +390,10 @@ func (c *coordinator) endAll(ctx context.Context) {
 	c.turn(func(s *jobState) { s.leave(ctx) })
 }
 
-// leave leaves attempts to the run after this one: those that were submitted with a context, or all if it is nil.
-func (s *jobState) leave(of context.Context) {
+// leave leaves attempts to the run after this one: those that were submitted with a context, or all without one.
+func (s *jobState) leave(of ...context.Context) {
 	for token, f := range s.flights {
-		if of == nil || f.of == of {
+		if len(of) == 0 || slices.Contains(of, f.of) {
 			delete(s.flights, token)
 			s.ledger.Leave(token)
 			f.cancel()

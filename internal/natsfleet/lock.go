@@ -183,7 +183,7 @@ func (c *coordinator) taken() {
 			return
 		}
 		s.gone, s.ledger.Halted, s.ledger.Detached = true, true, true // also when nothing is out
-		s.leave(nil)
+		s.leave()
 	})
 	if first {
 		c.stop(errTaken)

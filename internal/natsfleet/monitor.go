@@ -213,6 +213,6 @@ func (c *monitoring) missing(asked, now time.Time) {
 		c.stopped = true
 		c.stop(fmt.Errorf("broker unreachable for %s (--broker-patience)", c.o.Patience))
 		c.turn(func(s *jobState) { s.ledger.Halted = true })
-		c.turn(func(s *jobState) { s.leave(nil) })
+		c.turn(func(s *jobState) { s.leave() })
 	}
 }
