@@ -24,7 +24,11 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	}
 	fetch := strings.Fields("fetch -q --no-tags --no-write-fetch-head --no-recurse-submodules")
 	into := append(slices.Clip(fetch), s.hubDir(), "+"+headRef+":"+s.hiddenRef())
-	if err := s.user.do(ctx, into...); err != nil {
+	// As a pack, since git gc of the user removes the directories of loose objects, also while something is written there.
+	packed := s.user.place
+	packed.env = append(slices.Clip(packed.env),
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=fetch.unpackLimit", "GIT_CONFIG_VALUE_0=1")
+	if err := packed.do(ctx, into...); err != nil {
 		return d, fmt.Errorf("deliver the result to %s: %w", s.user.top, err)
 	}
 	branch := s.ResultBranch()
