@@ -24,7 +24,7 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	}
 	fetch := strings.Fields("fetch -q --no-tags --no-write-fetch-head --no-recurse-submodules")
 	into := append(slices.Clip(fetch), s.hubDir(), "+"+headRef+":"+s.hiddenRef())
-	// As a pack, since git gc of the user removes the directories of loose objects, also while something is written there.
+	// As a pack: git gc of the user removes the directories of loose objects while something is written there.
 	packed := s.user.place
 	packed.env = append(slices.Clip(packed.env),
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=fetch.unpackLimit", "GIT_CONFIG_VALUE_0=1")

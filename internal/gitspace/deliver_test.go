@@ -106,6 +106,21 @@ func TestNothingIsDeliveredWhenNothingWasMerged(t *testing.T) {
 	}
 }
 
+// git gc of the user may remove the directories of loose objects while the result is fetched.
+func TestTheResultComesAsAPack(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
+	j.merges(j.does("echo 2 > b"))
+	const loose = "git count-objects | cut -d' ' -f1"
+	before := j.in(loose)
+	if _, err := j.Deliver(t.Context(), j.head); err != nil {
+		t.Fatal(err)
+	}
+	if after := j.in(loose); after != before {
+		t.Errorf("the user has %s loose objects, had %s", after, before)
+	}
+}
+
 func TestIntoFastForwardsOrSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	for i, c := range []struct {
