@@ -120,8 +120,10 @@ type Again struct {
 
 // Limits are the time limits of an attempt.
 type Limits struct {
-	Agent   time.Duration  `json:"agent,omitempty"`   // for all of its steps, their waits included; 0 means none
-	Cleanup *time.Duration `json:"cleanup,omitempty"` // between SIGTERM and SIGKILL when a time is up; nil means the executor's Grace
+	Agent time.Duration `json:"agent,omitempty"` // for all of its steps, their waits included; 0 means none
+
+	// Cleanup is the time between SIGTERM and SIGKILL when a time is up. Without it that is the executor's Grace.
+	Cleanup *time.Duration `json:"cleanup,omitempty"`
 
 	// SkipHandlerOnTimeout says that Handler does not run when a time is up: what follows then has been decided
 	// for all items.

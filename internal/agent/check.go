@@ -62,7 +62,8 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 
 	isolated := w.Workspace.Isolated()
 	steps := withWorkspace(names, isolated, "")
-	c.list(w.Workspace.Setup, withVars(steps, []workflow.EnvVar{{Name: checkoutVar, Literal: true}}), "workspace.setup/")
+	checkout := workflow.EnvVar{Name: checkoutVar, Literal: true}
+	c.list(w.Workspace.Setup, withVars(steps, []workflow.EnvVar{checkout}), "workspace.setup/")
 	if v := w.Workspace.Verify; v != nil {
 		c.list(v.Commands, steps, "workspace.verify/")
 	}

@@ -139,8 +139,8 @@ func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, 
 }
 
 // conclude adds to the end of st what follows from its output: written, the error of its output_file, and the output in
-// the capture_format of st. Output that does not fit fails the step; that of a step that has failed anyway stays a text.
-// Output that is unknown is null where it does not fit.
+// the capture_format of st. Output that does not fit fails the step, but of a step that has failed anyway it stays a
+// text. Output that is not known is null where it does not fit.
 func (r *run) conclude(
 	st *step, res result, failure *Failure, stdout *process.Capture, written error,
 ) (result, *Failure, error) {

@@ -32,7 +32,8 @@ type locate func(line, col int) workflow.Pos
 // anywhere locates texts of s whose own position is not known.
 func (s *step) anywhere(_, _ int) workflow.Pos { return s.Pos }
 
-// command compiles text for an interpreter; without one for sh. For one that is no shell it is a constant text.
+// command compiles the text of a command for an interpreter, or for sh without one. If the interpreter is not a shell,
+// the text must be constant.
 func (c *compiler) command(s *step, argv workflow.Interpreter, text string, at locate, n scopeNames) command {
 	c.noteUse(s, text)
 	name, isShell := shellOf(argv)

@@ -278,8 +278,8 @@ func (f *foreach) failure(st *step, rows []*row) *Failure {
 		return nil
 	}
 	failure := *failed[0].failure
-	failure.Message = fmt.Sprintf("%d of %d elements failed; %s of element %d: %s", len(failed), len(rows), failure.Step,
-		failed[0].Index, failure.Message)
+	failure.Message = fmt.Sprintf("%d of %d elements failed; %s of element %d: %s",
+		len(failed), len(rows), failure.Step, failed[0].Index, failure.Message)
 	failure.Step = st.label
 	return &failure
 }

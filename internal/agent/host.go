@@ -109,7 +109,9 @@ type AgentAsk struct {
 	Model   string    `json:"model,omitempty"`    // that it is to use; empty means the CLI decides
 	Step    string    `json:"step"`               // label
 	MaxCost limit.USD `json:"max_cost,omitempty"` // of the step; 0 if it has none
-	Inside  int64     `json:"inside,omitempty"`   // the ID of a start that is not reported before this one has ended; 0 means none
+
+	// Inside is the ID of a start that is not reported before this one has ended, or 0.
+	Inside int64 `json:"inside,omitempty"`
 }
 
 // AgentTicket is a start of an AI coding CLI that was admitted.

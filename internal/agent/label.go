@@ -11,7 +11,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// itemText returns a text for an item. It may name the item, and nothing else, since it must not change from run to run.
+// itemText returns a text for an item. The text may name the item only, since it must not change from run to run.
 type itemText func(id string, item json.RawMessage) (string, error)
 
 func compileItemText(text workflow.Text) (itemText, error) {

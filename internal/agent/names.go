@@ -146,8 +146,9 @@ func withWorkspace(n scopeNames, is bool, phase string) scopeNames {
 // anyItem is what is known of an item as far as the workflow file shows.
 var anyItem = template.Name{Root: true, Declared: true, Data: true}
 
-// agentNames returns n as the first step of an agent sees it, whose item is so. With perValue ARG and its companions are
-// known, with batch the names of a list of items, and with producing that of the files which the agent leaves.
+// agentNames returns n as the first step of an agent sees it, with what is known of its item. With perValue ARG and its
+// companions are known, with batch the names of a list of items, and with producing that of the files that the agent
+// leaves.
 func agentNames(n scopeNames, item template.Name, perValue, batch, producing bool) scopeNames {
 	n = n.With("item", item)
 	n = n.With("item_id", template.Name{Declared: true, Data: true})

@@ -53,7 +53,9 @@ type found struct {
 	Missing     json.RawMessage `json:"missing,omitempty"`
 	Gaps        json.RawMessage `json:"gaps,omitempty"`
 	Threshold   float64         `json:"threshold"`
-	Attempt     int             `json:"attempt_number,omitempty"` // how often the work has been validated, from 1; 0 in logs of older versions
+
+	// Attempt is how often the work has been validated, from 1. It is 0 in logs of older versions.
+	Attempt int `json:"attempt_number,omitempty"`
 
 	failure *Failure // of a command of the validation; nil means none
 }

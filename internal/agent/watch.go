@@ -15,7 +15,7 @@ type watch struct {
 	limits  ai.Limits
 	lenient bool // nothing is known of the command until it prints what the preset knows
 
-	host   Host // asked whether the run has to end for what it costs; nil: the CLI holds itself to its limit
+	host   Host // asked whether the run has to end for what it costs, unless the CLI holds itself to its limit
 	ticket AgentTicket
 	cost   float64 // so far
 

@@ -18,7 +18,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// newJobsCommand returns the command that lists the newest jobs. A job whose log cannot be read is left out with a warning.
+// newJobsCommand returns the command that lists the newest jobs. A job whose log cannot be read is left out with a
+// warning.
 func newJobsCommand(con *console) *cobra.Command {
 	limit, ofAllProjects := 20, false
 	cmd := &cobra.Command{

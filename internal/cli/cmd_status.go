@@ -147,8 +147,8 @@ type details struct {
 	Collided int `json:"collisions,omitempty"`
 	// Verify is the verification that is running, if any.
 	Verify *verifyShown `json:"verify,omitempty"`
-	// Base is the commit that the workspaces began at, and Head the last one merged. Branch is where that was delivered, and Into
-	// the branch of the user that was moved to it.
+	// Base is the commit that the workspaces began at, and Head the last one merged. Branch is where that was
+	// delivered, and Into the branch of the user that was moved to it.
 	Base   string `json:"base,omitempty"`
 	Head   string `json:"head,omitempty"`
 	Branch string `json:"branch,omitempty"`
@@ -285,7 +285,8 @@ func (d details) print(l term.Lines, now time.Time) {
 	}
 	l.Printf("job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s", d.JobID,
 		cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
-		state, term.Prefixed(": ", term.Distinct(strings.TrimPrefix(d.Reason, "cancelled "))), d.Started.Local().Format(time.DateTime),
+		state, term.Prefixed(": ", term.Distinct(strings.TrimPrefix(d.Reason, "cancelled "))),
+		d.Started.Local().Format(time.DateTime),
 		d.DurationMS)
 	d.printSteps(l)
 	cost := func() { printSpent(l, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit()) }

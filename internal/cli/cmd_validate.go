@@ -138,7 +138,8 @@ func judge(ctx context.Context, path string, c mapreduce.Config, o settingOption
 	case invalid:
 		v.Problems = problems
 	case isA[*usageError](err):
-		v.Problems = append(v.Problems, workflow.Problem{File: path, Message: strings.TrimPrefix(err.Error(), path+": ")})
+		message := strings.TrimPrefix(err.Error(), path+": ")
+		v.Problems = append(v.Problems, workflow.Problem{File: path, Message: message})
 	case err != nil:
 		return v, err
 	default:

@@ -45,8 +45,8 @@ func inBrackets(label string) string {
 	return " (" + term.Brief(label, labelShown) + ")"
 }
 
-// find returns the id of the item that is asked for, by its id or else by its label, and reports whether there is one. A
-// name that no item has is returned as it is, for the message that there is none.
+// find returns the id of the item with the id or else the label asked, and reports whether there is one. Otherwise it
+// returns asked, for the message.
 func (l itemLabels) find(asked string) (id string, found bool, err error) {
 	all, err := l.findAll([]string{asked})
 	it, found := all[asked]

@@ -209,8 +209,8 @@ func Read(place jobs.Job, meta jobs.Meta) (*Fold, error) {
 	return known.Fold, nil
 }
 
-// summary folds the rest of a log, and shows all of it to see, if that is not nil. What of the rest the state knows already is not
-// folded again.
+// summary folds the rest of a log, and calls see, if it is not nil, with each record. What the state knows already is
+// not folded again.
 func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
 	s, known, held := k.Fold, k.Seq, false
 	for r, err := range k.rest {

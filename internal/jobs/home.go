@@ -13,7 +13,7 @@ import (
 // Home is the root of all files of prodigy.
 type Home struct {
 	Root    string
-	Project string // List and the latest job are limited to the jobs of this project, see [Project]; empty means those of all projects
+	Project string // limits List and the latest job to the jobs of a [Project], unless it is empty
 	Running bool   // the latest job is the latest of those that run, if any does
 }
 

@@ -126,8 +126,8 @@ func Skip(in io.Reader, n int64) error {
 	return err
 }
 
-// ReadLine returns the next line with its end, which is good until the next read. One that is larger than the buffer of r
-// is collected in long. At the end of r it returns what there is of a line, and io.EOF.
+// ReadLine returns the next line with its end. The line is valid until the next read. One that is larger than the buffer
+// of r is collected in long. At the end of r it returns what there is of a line, and io.EOF.
 func ReadLine(r *bufio.Reader, long *[]byte) ([]byte, error) {
 	*long = (*long)[:0]
 	for {

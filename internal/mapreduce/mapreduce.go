@@ -118,7 +118,8 @@ func (j *owner) refuseCancelled() error {
 	if j.Cancelled == "" || j.config.Force {
 		return nil
 	}
-	return job.Refusef("job %s was cancelled by %s; to resume it anyway: prodigy resume %s --force", j.place.ID, j.Cancelled, j.place.ID)
+	return job.Refusef("job %[1]s was cancelled by %[2]s; to resume it anyway: prodigy resume %[1]s --force",
+		j.place.ID, j.Cancelled)
 }
 
 // beginAgain opens what the job runs with, for another run. items says whether that has items to run. A job
@@ -199,8 +200,8 @@ func (j *owner) reduced() bool {
 	return j.Phase("reduce").Started || j.Phase("merge").Started
 }
 
-// lastDue returns the first phase after the map phase that has never completed, since its condition did not hold or the job
-// ended before. It is empty if there is none.
+// lastDue returns the first phase after the map phase that has never completed, because its condition did not hold or
+// the job ended before. If all have, it returns "".
 func (j *owner) lastDue() string {
 	switch {
 	case j.Total == 0:

@@ -99,7 +99,8 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, erro
 				return found, err
 			}
 			if !r.Swept && s.all {
-				unfinished = fmt.Errorf("job %s is in use by another process, so its data stays", cmp.Or(r.JobID, r.Key))
+				unfinished = fmt.Errorf("job %s is in use by another process, so its data stays",
+					cmp.Or(r.JobID, r.Key))
 			}
 		}
 		found = append(found, r.Leftovers)

@@ -250,8 +250,8 @@ func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	}
 }
 
-// A broker may take a while to answer that nobody owns a job. Without an answer nothing is removed, and the sweep fails;
-// so it does if somebody else takes the job meanwhile.
+// A broker may take a while to answer that nobody owns a job. Without an answer nothing is removed, and the sweep
+// fails, as it does if somebody else takes the job meanwhile.
 func TestASweepWaitsForTheAnswerOfTheBroker(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{"late", "none", "taken"} {

@@ -100,7 +100,7 @@ func currentLimits() limits {
 	return l
 }
 
-// softLimit returns the limit of a resource, 0 when there is none.
+// softLimit returns the limit of a resource, or 0 if it has none.
 func softLimit(resource int) int {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(resource, &r); err != nil || uint64(r.Cur) > math.MaxInt32 {

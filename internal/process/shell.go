@@ -21,7 +21,7 @@ import (
 // the shell, which saves half of what starting it costs. Whatever depends on more (an odd environment, a file
 // that does not start) is left to the shell.
 type Shell struct {
-	Path string // empty if there is none
+	Path string // empty if this system has no shell
 
 	// kind is dash or bash, by the name of the shell's file. Any other shell always runs its commands itself.
 	kind string

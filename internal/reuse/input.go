@@ -219,8 +219,8 @@ func (in *Input) Results(emit func(itemID string, result []byte) error) error {
 	}
 }
 
-// ResultsOf returns the results of the job that is the input, for the selection of items. It returns nil if the input is
-// of another kind.
+// ResultsOf returns the results of the job that is the input, for the selection of items. It returns nil if the input
+// is not a job.
 func ResultsOf(home jobs.Home, of *jobs.Input) func(emit func(itemID string, result []byte) error) error {
 	if of == nil {
 		return nil

@@ -343,7 +343,8 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed, before Status)
 	why = append(why, "action "+string(e.Action)+term.Prefixed(": ", e.Reason)+term.Prefixed("; ", e.Action.Note()))
 	if s := e.Retry; e.Action.RunsAgain() && s != nil && !s.Alone {
 		p := x.policy.Retries()
-		why = append(why, x.delay(p, "", s.Attempts, time.Duration(*e.DelayMS))+", due at "+e.RetryAt.Local().Format("15:04:05.000"))
+		due := e.RetryAt.Local().Format("15:04:05.000")
+		why = append(why, x.delay(p, "", s.Attempts, time.Duration(*e.DelayMS))+", due at "+due)
 		if s.ExpiresAt != nil && p != nil {
 			why = append(why, fmt.Sprintf("retry budget: %s of %s used", s.WaitedMS,
 				duration.Format(p.Budget)))

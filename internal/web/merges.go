@@ -46,7 +46,8 @@ func (p *plot) mergeQueue() chart {
 		if !v.End.Passed {
 			class, outcome = "bad", " failed: "+v.End.Error
 		}
-		p.track(1, v.Began, v.Began.Add(time.Duration(v.End.DurationMS)), class, "verify of "+namesOf(v.ItemIDs)+outcome)
+		end := v.Began.Add(time.Duration(v.End.DurationMS))
+		p.track(1, v.Began, end, class, "verify of "+namesOf(v.ItemIDs)+outcome)
 	}
 	if v := p.job.Merges.Verifying; v != nil {
 		p.track(1, v.Began, p.job.Last, "unended", "verify of "+namesOf(v.ItemIDs)+" is running")

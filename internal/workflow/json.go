@@ -6,8 +6,8 @@ import (
 	"prodigy/internal/rawjson"
 )
 
-// Steps can be sent elsewhere as JSON, and are the same to the byte when they arrive. Raw JSON, which encoding/json alone
-// would change, is a rawjson.Raw in them. Here are the values of variables, which may be no UTF-8.
+// Steps can be sent elsewhere as JSON, and are the same to the byte when they arrive. Raw JSON in them, which
+// encoding/json alone would change, is a rawjson.Raw. Here are the values of variables, which need not be UTF-8.
 
 type (
 	plainText Text

@@ -13,7 +13,7 @@ type Receiver struct {
 	// what to notify about: `dead_letter`, `breaker_open`, `budget` (used up), `stopped` (the run ended and can
 	// be resumed), `paused` (also `stopped`), `failed`, `done` (the job ended, including failed and cancelled)
 	// and `completed_with_failures`; default all of them
-	On []Moment `yaml:"on" empty:"on: must list at least one of dead_letter, breaker_open, budget, stopped, paused, failed, done, completed_with_failures" words:"dead_letter breaker_open budget stopped paused failed done completed_with_failures"`
+	On []Moment `yaml:"on" empty:"on: must list at least one of {words}" words:"dead_letter breaker_open budget stopped paused failed done completed_with_failures"`
 
 	// URL to which messages are sent as JSON by POST; it can contain parameters and variables, such as
 	// `${SLACK_URL}`

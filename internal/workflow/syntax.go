@@ -13,8 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// load returns the root node of the single document in data. It returns nil after it reported why there is none that may
-// be read.
+// load returns the root node of the only document in data. If it cannot, it reports why and returns nil.
 func (r *reader) load(data []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node

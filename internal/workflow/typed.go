@@ -52,7 +52,7 @@ type fromText interface{ ReadText(text string) error }
 //	text:"id"         a name, which may hold dashes
 //	text:"name"       a name
 //	list:"strings"      a list, and no single value in its place
-//	empty:"why not"   what is wrong with a list without elements
+//	empty:"why not"   what is wrong with a list without elements; {words} stands for those of the enum
 //	element:"a case"  what messages call an element of a list
 //	words:"a b"       the words of an enum
 //	case:"any"        the words of an enum in any style of names
@@ -318,7 +318,8 @@ func (r *reader) list(e entry, target reflect.Value, tag reflect.StructTag) bool
 		return false
 	}
 	if empty := tag.Get("empty"); empty != "" && len(nodes) == 0 {
-		r.fail(e.value, "%s", empty)
+		words := strings.Join(strings.Fields(tag.Get("words")), ", ")
+		r.fail(e.value, "%s", strings.Replace(empty, "{words}", words, 1))
 	}
 	all, valid := reflect.MakeSlice(target.Type(), 0, len(nodes)), true
 	e.name = cmp.Or(tag.Get("element"), e.name)
