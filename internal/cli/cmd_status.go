@@ -325,9 +325,12 @@ func (d details) print(l term.Lines, now time.Time) {
 		l.Printf("%s errors: %d", t, n)
 	}
 	for _, g := range groups[:min(len(groups), groupsInStatus)] {
-		e := g.Example
-		example := term.Visible(e.ItemID) + term.Prefixed(", ", term.Brief(d.label(e.ItemIndex), labelShown))
-		l.Foldf(4, "  %d × %s: %s (for example %s)", g.Count, g.Type, term.Brief(g.Title(), 120), example)
+		example := ""
+		if e := g.Example; e.ItemID != "" {
+			name := term.Visible(e.ItemID) + term.Prefixed(", ", term.Brief(d.label(e.ItemIndex), labelShown))
+			example = fmt.Sprintf(" (for example %s)", name)
+		}
+		l.Foldf(4, "  %d × %s: %s%s", g.Count, g.Type, term.Brief(g.Title(), 120), example)
 	}
 	printSlowest(l, j.Slowest, d.label)
 	cost()

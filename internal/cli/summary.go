@@ -499,6 +499,9 @@ func printGroup(con *console, g view.FailureGroup, job string, names *items.Stor
 		head += fmt.Sprintf(" (%s)", g.Type)
 	}
 	l.Foldf(2, "%s: %s", head, term.Brief(title, 160))
+	if g.Example.ItemID == "" {
+		return
+	}
 	word := ""
 	if g.Count > 1 {
 		word = "for example "

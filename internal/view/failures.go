@@ -36,10 +36,12 @@ type FailureGroup struct {
 	Signature string
 	Count     int
 
-	// The first failure of the group.
+	// One of the failures. It has no item if all that are kept of the group have succeeded since.
 	Example Failure
 
 	Last time.Time
+
+	newest []Failure // at most newestKept besides the example
 
 	// Their messages are not all the same, so that the signature names the group better.
 	varied bool
@@ -68,10 +70,7 @@ const (
 func (f *Failures) add(now time.Time, e events.AgentFailed) {
 	f.forget(e.ItemIndex)
 	failure := Failure{now, e}
-	if len(f.Newest) == newestKept {
-		f.Newest = slices.Delete(f.Newest, 0, 1)
-	}
-	f.Newest = append(f.Newest, failure)
+	f.Newest = withNewest(f.Newest, failure)
 	key := e.Status().String() + "\x00" + string(e.ErrorType) + "\x00" + e.ErrorSignature
 	f.groupOf = append(f.groupOf, make([]uint8, max(e.ItemIndex+1-len(f.groupOf), 0))...)
 	n, known := f.byKey[key]
@@ -90,12 +89,14 @@ func (f *Failures) add(now time.Time, e events.AgentFailed) {
 	}
 	f.groupOf[e.ItemIndex] = uint8(n + 1)
 	g := f.groups[n]
-	if g.Count == 0 {
-		g.Example, g.varied = failure, false
+	g.varied = g.Count > 0 && (g.varied || g.Example.Error != e.Error)
+	if g.Count == 0 || g.Example.ItemID == "" {
+		g.Example = failure
+	} else {
+		g.newest = withNewest(g.newest, failure)
 	}
 	g.Count++
 	g.Last = now
-	g.varied = g.varied || g.Example.Error != e.Error
 }
 
 // forget takes back the failure of an item that has got another end.
@@ -106,10 +107,37 @@ func (f *Failures) forget(index int) {
 	if n := int(f.groupOf[index]); n > groupsKept {
 		f.Ungrouped--
 	} else {
-		f.groups[n-1].Count--
+		f.groups[n-1].forget(index)
 	}
 	f.groupOf[index] = 0
-	f.Newest = slices.DeleteFunc(f.Newest, func(old Failure) bool { return old.ItemIndex == index })
+	f.Newest = without(f.Newest, index)
+}
+
+// forget takes the failure of an item out of g, and names another as the example if it was that.
+func (g *FailureGroup) forget(index int) {
+	g.Count--
+	g.newest = without(g.newest, index)
+	switch {
+	case g.Example.ItemIndex != index:
+	case len(g.newest) > 0:
+		g.Example, g.newest = g.newest[0], g.newest[1:]
+	default:
+		e := &g.Example.AgentFailed
+		e.ItemID, e.Step, e.StdoutTail, e.StderrTail, e.Outputs = "", "", "", "", nil
+	}
+}
+
+// withNewest appends a failure to the newest ones.
+func withNewest(list []Failure, f Failure) []Failure {
+	if len(list) == newestKept {
+		list = slices.Delete(list, 0, 1)
+	}
+	return append(list, f)
+}
+
+// without returns the failures of all other items than that with an index.
+func without(list []Failure, index int) []Failure {
+	return slices.DeleteFunc(list, func(f Failure) bool { return f.ItemIndex == index })
 }
 
 // Count returns how many failures there are.
