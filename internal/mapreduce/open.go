@@ -272,7 +272,7 @@ func (j *owner) start() error {
 	}
 	var watcher []string
 	if len(j.config.Watcher) > 0 {
-		watcher = append(slices.Clip(j.config.Watcher), j.temp)
+		watcher = append(process.Asleep(j.config.Watcher), j.temp)
 	}
 	if j.register, err = process.OpenRegister(j.place.RegisterFile(), j.config.Grace, watcher...); err != nil {
 		return err

@@ -21,8 +21,9 @@ type Death struct {
 	Stopping bool // it had been asked to stop
 }
 
-// noteWait is how long LastDeath waits for the note of a watcher. The death wakes the watcher, and it writes at once.
-const noteWait = 500 * time.Millisecond
+// noteWait is how long LastDeath waits for the note of a watcher. The death wakes the watcher, which may have to start a
+// program to write it.
+const noteWait = 2 * time.Second
 
 // LastDeath returns how the process that kept the register at path died. The caller knows that it is dead.
 func LastDeath(path string) Death {

@@ -20,8 +20,13 @@ import (
 // abandon runs the script that ABANDON holds, with a register, and is killed before it ends.
 func abandon() int {
 	var watcher []string
-	if os.Getenv("WATCHED") != "" {
+	switch os.Getenv("WATCHED") {
+	case "awake":
 		watcher = []string{os.Args[0], watchWord}
+	case "asleep":
+		watcher = Asleep([]string{os.Args[0], watchWord})
+	case "asleep, removed":
+		watcher = Asleep([]string{"/removed", watchWord})
 	}
 	register, err := OpenRegister(os.Getenv("REGISTER"), long, watcher...)
 	if err != nil {
@@ -295,6 +300,17 @@ func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
 // The first command may kill its owner at once: the watcher has to be there before it. KILLS is how often that
 // is tried.
 func TestNothingIsLeftByACommandThatKillsItsOwner(t *testing.T) {
+	for _, watcher := range []string{"awake", "asleep", "asleep, removed"} {
+		t.Run(watcher, func(t *testing.T) {
+			if _, err := os.Stat("/proc/self/exe"); err != nil && strings.Contains(watcher, "removed") {
+				t.Skip("a program that has been removed cannot be started here")
+			}
+			testKilledOwners(t, watcher)
+		})
+	}
+}
+
+func testKilledOwners(t *testing.T, watcher string) {
 	rounds := 10
 	if n, err := strconv.Atoi(os.Getenv("KILLS")); err == nil {
 		rounds = n
@@ -302,7 +318,7 @@ func TestNothingIsLeftByACommandThatKillsItsOwner(t *testing.T) {
 	left := 0
 	for range rounds {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "ABANDON=sleep 1000 & echo $!; kill -9 $PPID", "WATCHED=1", "REGISTER="+filepath.Join(t.TempDir(), "processes"))
+		cmd.Env = append(os.Environ(), "ABANDON=sleep 1000 & echo $!; kill -9 $PPID", "WATCHED="+watcher, "REGISTER="+filepath.Join(t.TempDir(), "processes"))
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
