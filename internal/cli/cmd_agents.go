@@ -220,15 +220,13 @@ stderr and exit (negative for a signal). With the key want (an outcome or a list
 		Args:    atLeastOne("file"),
 	}
 	onArgs(con, cmd, o.run)
-	f := cmd.Flags()
-	f.StringVar(&o.use, "use", "", "`preset` to use (default: the file's cli key)")
-	_ = cmd.RegisterFlagCompletionFunc("use", offering(presetNames))
-	f.IntVar(&o.exit, "exit", 0, "`code` the CLI exited with")
-	f.StringVar(&o.signal, "signal", "", "`signal` that killed the CLI, such as SIGTERM")
+	addFlag(cmd, &o.use, "use", "`preset` to use (default: the file's cli key)", offering(presetNames))
+	cmd.Flags().IntVar(&o.exit, "exit", 0, "`code` the CLI exited with")
+	addFlag(cmd, &o.signal, "signal", "`signal` that killed the CLI, such as SIGTERM")
 	formerly(cmd, map[string]string{"stderr": "stderr-file"})
-	f.StringVar(&o.stderr, "stderr-file", "", "`file` with its stderr")
-	f.BoolVar(&o.allowDenied, "allow-denied", false, "same as allow_denied: true in the step")
-	f.BoolVar(&o.allowEmpty, "allow-empty", false, "same as allow_empty: true in the step")
+	addFlag(cmd, &o.stderr, "stderr-file", "`file` with its stderr")
+	addFlag(cmd, &o.allowDenied, "allow-denied", "same as allow_denied: true in the step")
+	addFlag(cmd, &o.allowEmpty, "allow-empty", "same as allow_empty: true in the step")
 	addFormat(con, cmd, term.JSON)
 	return cmd
 }

@@ -30,14 +30,13 @@ configuration.`,
 		Args:    exactly(),
 	}
 	onArgs(con, cmd, o.run)
-	f := cmd.Flags()
-	f.StringVar(&o.Listen, "listen", "", "address to listen on, HOST:PORT (default: 127.0.0.1:4222, or as in "+
+	addFlag(cmd, &o.Listen, "listen", "address to listen on, HOST:PORT (default: 127.0.0.1:4222, or as in "+
 		"--config)")
-	f.StringVar(&o.Store, "store", "",
+	addFlag(cmd, &o.Store, "store",
 		"storage directory (default: $PRODIGY_HOME/broker, or as in --config)")
-	f.StringVar(&o.dir, "dir", "", "directory created by fleet init (uses its nats.conf)")
-	f.StringVar(&o.Config, "config", "", "nats-server configuration file")
-	f.BoolVar(&o.Insecure, "insecure", false,
+	addFlag(cmd, &o.dir, "dir", "directory created by fleet init (uses its nats.conf)")
+	addFlag(cmd, &o.Config, "config", "nats-server configuration file")
+	addFlag(cmd, &o.Insecure, "insecure",
 		"accept anybody who can connect, also from other machines and without TLS: they can run commands as "+
 			"the users of the workers")
 	return cmd

@@ -54,7 +54,7 @@ With --jsonl, each line of stdin is a failure of its own: an object with command
 	}
 	formerly(cmd, map[string]string{"exit-code": "exit"})
 	cmd.Flags().IntVar(&o.code, "exit", 1, "exit code of the command")
-	cmd.Flags().BoolVar(&o.lines, "jsonl", false, "classify each line of stdin, a JSON object")
+	addFlag(cmd, &o.lines, "jsonl", "classify each line of stdin, a JSON object")
 	addFormat(con, cmd, term.JSON)
 	return cmd
 }

@@ -52,16 +52,15 @@ Running jobs are never removed.`,
 		},
 	}
 	addFormat(con, cmd, term.JSON, term.JSONL, term.CSV)
-	f := cmd.Flags()
-	f.String("job-id", "", "only this job (id or part of it, workflow name, or latest)")
+	cmd.Flags().String("job-id", "", "only this job (id or part of it, workflow name, or latest)")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
-	f.Bool("all", false, "include jobs of all directories")
-	f.Var(durationFlag(&o.Older), "older-than",
+	cmd.Flags().Bool("all", false, "include jobs of all directories")
+	addFlag(cmd, &o.Older, "older-than",
 		"only jobs inactive for longer than this (default 30d, unless a job is named)")
-	f.StringVar(&o.Archive, "archive", "", "archive each log to <directory>/<repo>/<job>/events.jsonl.zst first")
-	f.BoolVar(&o.Force, "force", false, "also remove resumable jobs and jobs with dead letters")
-	f.BoolVar(&o.dryRun, "dry-run", false, "list what would be removed, without removing it")
-	f.BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt")
+	addFlag(cmd, &o.Archive, "archive", "archive each log to <directory>/<repo>/<job>/events.jsonl.zst first")
+	addFlag(cmd, &o.Force, "force", "also remove resumable jobs and jobs with dead letters")
+	addFlag(cmd, &o.dryRun, "dry-run", "list what would be removed, without removing it")
+	addFlag(cmd, &o.yes, "yes,y", "skip the confirmation prompt")
 	return cmd
 }
 

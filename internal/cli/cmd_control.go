@@ -68,7 +68,7 @@ func steers(verb job.Verb, texts cobra.Command) func(*console) *cobra.Command {
 		cmd, noWait := texts, false
 		endsRun := verb == job.Drain || verb == job.Cancel || verb == job.Stop
 		if endsRun {
-			cmd.Flags().BoolVar(&noWait, "no-wait", false, "return immediately instead of waiting for the run to end")
+			addFlag(&cmd, &noWait, "no-wait", "return immediately instead of waiting for the run to end")
 		}
 		return onJob(con, &cmd, func(ctx context.Context, con *console, place jobs.Job) error {
 			return steer(ctx, con, place, job.Request{Do: verb}, endsRun && !noWait)

@@ -49,8 +49,8 @@ with 3 if an item fails that succeeded before.`,
 	onArgs(con, cmd, o.run)
 	addFormat(con, cmd, term.JSON, asMarkdown)
 	formerly(cmd, map[string]string{"all": "full"})
-	cmd.Flags().BoolVar(&o.all, "full", false, "list all items instead of the first few")
-	cmd.Flags().BoolVar(&o.check, "exit-code", false, "exit with 3 if a previously successful item failed")
+	addFlag(cmd, &o.all, "full", "list all items instead of the first few")
+	addFlag(cmd, &o.check, "exit-code", "exit with 3 if a previously successful item failed")
 	return cmd
 }
 

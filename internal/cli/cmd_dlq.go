@@ -58,9 +58,9 @@ func newDLQListCommand(con *console) *cobra.Command {
 		Short:   "List the dead letters of a job",
 	}, o.run)
 	addFormat(con, cmd, term.JSON, term.JSONL, term.CSV)
-	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only retryable dead letters")
+	addFlag(cmd, &o.eligible, "eligible", "only retryable dead letters")
 	addErrorType(cmd, &o.typ)
-	cmd.Flags().Var(positive(&o.limit), "limit", "maximum number of dead letters to list")
+	addFlag(cmd, &o.limit, "limit", "maximum number of dead letters to list")
 	return cmd
 }
 
@@ -355,8 +355,8 @@ func newDLQEvictCommand(con *console, cmd *cobra.Command) *cobra.Command {
 	var o dlqEvictOptions
 	onJob(con, cmd, o.run)
 	addFormat(con, cmd, term.JSON)
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt")
-	cmd.Flags().Var(durationFlag(&o.older), "older-than", "only dead letters older than this, such as 30d")
+	addFlag(cmd, &o.yes, "yes,y", "skip the confirmation prompt")
+	addFlag(cmd, &o.older, "older-than", "only dead letters older than this, such as 30d")
 	return cmd
 }
 

@@ -32,8 +32,8 @@ func newDLQAnalyzeCommand(con *console) *cobra.Command {
 		Short: "Group dead letters by cause",
 	}, o.run)
 	addFormat(con, cmd, term.JSON)
-	cmd.Flags().StringVar(&o.export, "export", "", "write all groups to this file as JSON (- for stdout)")
-	cmd.Flags().BoolVar(&o.counts, "counts", false, "only count dead letters")
+	addFlag(cmd, &o.export, "export", "write all groups to this file as JSON (- for stdout)")
+	addFlag(cmd, &o.counts, "counts", "only count dead letters")
 	cmd.MarkFlagsMutuallyExclusive("counts", "export")
 	return cmd
 }

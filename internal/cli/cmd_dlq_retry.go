@@ -63,28 +63,26 @@ dead letters do not count; the last line of the summary shows how many there are
 		return runDLQRetry(ctx, con, job, o)
 	})
 	o.add(con, cmd)
-	f := cmd.Flags()
 	formerly(cmd, map[string]string{"parallel": "max-parallel"})
 	const empty = "must not be empty; omit it to retry all dead letters" // as of a variable that is not set
-	f.Var(namedFlag(&o.filter, empty), "filter", "only items matching this expression")
-	f.Var(namedFlag(&o.where, empty), "where",
+	addFlag(cmd, filled(&o.filter, empty), "filter", "only items matching this expression")
+	addFlag(cmd, filled(&o.where, empty), "where",
 		"only dead letters matching this expression; fields: "+strings.Join(dlq.Names(), ", "))
-	f.Var(positive(&o.cluster), "cluster", "only dead letters of this group (its number in dlq analyze)")
-	f.Var(value[limit.Rate]{&o.rate, "rate", limit.ParseRate}, "rate",
+	addFlag(cmd, &o.cluster, "cluster", "only dead letters of this group (its number in dlq analyze)")
+	addFlag(cmd, value[limit.Rate]{&o.rate, "rate", limit.ParseRate}, "rate",
 		"maximum start rate of this retry, such as 5/s (default: as in the workflow)")
-	f.Var(positive(&o.canary), "canary", "retry this many items first, and the rest only if they all succeed")
+	addFlag(cmd, &o.canary, "canary", "retry this many items first, and the rest only if they all succeed")
 	addErrorType(cmd, &o.typ)
-	f.Var(repeated(&o.items), "item", "only this item (repeatable)")
-	_ = cmd.RegisterFlagCompletionFunc("item", completeLetter)
-	f.Var(positive(&o.maxRetries), "max-retries", "maximum number of retries of a dead letter")
-	f.BoolVar(&o.force, "force", false, "also retry non-eligible dead letters")
-	f.BoolVar(&o.dryRun, "dry-run", false, "list what would be retried, without running it")
-	f.StringVar(&o.replacement, "workflow", "",
+	addFlag(cmd, &o.items, "item", "only this item (repeatable)", completeLetter)
+	addFlag(cmd, &o.maxRetries, "max-retries", "maximum number of retries of a dead letter")
+	addFlag(cmd, &o.force, "force", "also retry non-eligible dead letters")
+	addFlag(cmd, &o.dryRun, "dry-run", "list what would be retried, without running it")
+	addFlag(cmd, &o.replacement, "workflow",
 		"use this workflow file from now on; finished steps must be unchanged")
-	f.Var(repeated(&o.set), "set", "override a parameter or variable for this retry, as NAME=VALUE (repeatable)")
-	f.StringVar(&o.with, "with", "",
+	addFlag(cmd, &o.set, "set", "override a parameter or variable for this retry, as NAME=VALUE (repeatable)")
+	addFlag(cmd, &o.with, "with",
 		"merge this commit as the result of --item instead of running it")
-	f.BoolVar(&o.reduce, "reduce", false, "then rerun reduce over all results")
+	addFlag(cmd, &o.reduce, "reduce", "then rerun reduce over all results")
 	return cmd
 }
 

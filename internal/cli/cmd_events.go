@@ -50,17 +50,15 @@ type eventsOptions struct {
 
 // add gives cmd the flags, but for the format.
 func (o *eventsOptions) add(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&o.query.Type, "event-type", "", "only events of this type (case-insensitive)")
-	f.StringVar(&o.query.ItemID, "item-id", "", "only events about this item")
-	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this attempt, such as item_0/1")
+	addFlag(cmd, &o.query.Type, "event-type", "only events of this type (case-insensitive)",
+		offering(eventTypes))
+	addFlag(cmd, &o.query.ItemID, "item-id", "only events about this item", completeItem)
+	addFlag(cmd, &o.query.AgentID, "agent-id", "only events of this attempt, such as item_0/1")
 	formerly(cmd, map[string]string{"since": "last"})
-	f.Var(durationFlag(&o.since), "last", "only events from the last 30m, 2h, ...")
-	f.Var(positive(&o.query.Limit), "limit", "only the last N events")
-	f.StringVar(&o.search, "search", "", "only events that contain this text, in any field and any case")
-	f.BoolVar(&o.regex, "regex", false, "treat the text as a regular expression; (?i) ignores case")
-	_ = cmd.RegisterFlagCompletionFunc("event-type", offering(eventTypes))
-	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItem)
+	addFlag(cmd, &o.since, "last", "only events from the last 30m, 2h, ...")
+	addFlag(cmd, &o.query.Limit, "limit", "only the last N events")
+	addFlag(cmd, &o.search, "search", "only events that contain this text, in any field and any case")
+	addFlag(cmd, &o.regex, "regex", "treat the text as a regular expression; (?i) ignores case")
 }
 
 // complete completes the query for events of a job, or of an item of it.
@@ -296,7 +294,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 	addJobID(cmd)
 	o.add(cmd)
 	addChoice(cmd, &format, "format", "file format (default: from the extension, else jsonl)", formats...)
-	cmd.Flags().StringVar(&output, "output", "", "format or output `file`")
+	addFlag(cmd, &output, "output", "format or output `file`")
 	addJSON(cmd, &format)
 	return cmd
 }

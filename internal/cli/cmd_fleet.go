@@ -58,7 +58,7 @@ a job by its id stops its items on the workers and removes all of its data from 
   prodigy fleet sweep mapreduce-20261120-161500-k3v9`,
 	}, o.sweep)
 	addFormat(con, sweep, term.JSON)
-	sweep.Flags().BoolVar(&o.dryRun, "dry-run", false, "list what would be removed, without removing it")
+	addFlag(sweep, &o.dryRun, "dry-run", "list what would be removed, without removing it")
 	add := newMemberCommand(con, fleet.Backend.Add, &cobra.Command{
 		Use:   "add <directory> <name>",
 		Short: "Create credentials for another worker",
@@ -109,12 +109,11 @@ impersonate others. With three hosts the brokers form a cluster that tolerates t
 			return con.printMade(made, err)
 		},
 	}
-	f := cmd.Flags()
-	f.Var(repeated(&o.Hosts), "host",
+	addFlag(cmd, &o.Hosts, "host",
 		"broker host or address as seen by the others, with optional :PORT (repeat three times for a cluster; "+
 			"default: this host's name)")
-	f.IntVar(&o.Port, "port", 4222, "broker port")
-	f.Var(repeated(&o.Workers), "worker",
+	cmd.Flags().IntVar(&o.Port, "port", 4222, "broker port")
+	addFlag(cmd, &o.Workers, "worker",
 		"create separate credentials for this worker (repeatable; default: one file for all)")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if o.Port < 1 || o.Port > 65535 {

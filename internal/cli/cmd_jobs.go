@@ -30,9 +30,9 @@ list the jobs of all directories, with their paths.`,
 		Example: "  prodigy jobs --limit 5\n  prodigy jobs --all",
 		Args:    exactly(),
 	}
-	cmd.Flags().BoolVar(&ofAllProjects, "all", false, "include jobs of all directories")
+	addFlag(cmd, &ofAllProjects, "all", "include jobs of all directories")
 	addFormat(con, cmd, term.JSON)
-	cmd.Flags().Var(positive(&limit), "limit", "maximum number of jobs to list")
+	addFlag(cmd, &limit, "limit", "maximum number of jobs to list")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		home, err := homeOf(ofAllProjects)
 		if err != nil {

@@ -95,40 +95,34 @@ stderr.`,
 	formerly(cmd, otherFlags)
 	slots := value[int]{&o.maxParallel, numberType, process.CapacityNow().Slots}
 	f.Lookup("max-parallel").Value = slots
-	f.VarP(slots, "max-procs", "P", "same as --max-parallel; 0 for as many as possible; 200%, +1 and -1 are relative to the processors")
-	f.BoolFuncP("null", "0", "items are separated by NUL, as with find -print0", func(string) error {
-		in.Delimiter = "\x00"
-		return nil
-	})
-	f.VarP(value[string]{&in.Delimiter, "char", workflow.ParseDelimiter}, "delimiter", "d",
+	addFlag(cmd, slots, "max-procs,P", "same as --max-parallel; 0 for as many as possible; 200%, +1 and -1 are relative to the processors")
+	addFlag(cmd, func() { in.Delimiter = "\x00" }, "null,0", "items are separated by NUL, as with find -print0")
+	addFlag(cmd, value[string]{&in.Delimiter, "char", workflow.ParseDelimiter}, "delimiter,d",
 		"items are separated by this character, such as , or '\\t'")
-	split := func(text string) (string, error) {
+	isRegexp := func(text string) error {
 		_, err := regexp.Compile(text)
-		return text, err
+		return err
 	}
-	f.VarP(value[string]{&in.Split, "regexp", split}, "colsep", "C",
+	addFlag(cmd, textIf(&in.Split, "regexp", isRegexp), "colsep,C",
 		"split items into {1}, {2}, ... at this regular expression")
-	f.VarP(repeatedIf((*[]string)(&in.File), "stringArray", notEmpty), "arg-file", "a",
+	addFlag(cmd, repeatedIf((*[]string)(&in.File), "stringArray", refusing(isEmpty)), "arg-file,a",
 		"read items from this file, one per line (repeatable)")
-	f.Var(repeatedIf((*[]string)(&in.Glob), "stringArray", notEmpty), "glob",
+	addFlag(cmd, repeatedIf((*[]string)(&in.Glob), "stringArray", refusing(isEmpty)), "glob",
 		"use matching file names as items, such as 'src/**/*.go' (repeatable)")
-	f.Var(namedFlag(&o.json, isEmpty), "json-file", "read items from this file of JSON, JSONL or CSV: its elements or rows, or what a "+
+	addFlag(cmd, filled(&o.json, isEmpty), "json-file", "read items from this file of JSON, JSONL or CSV: its elements or rows, or what a "+
 		"JSONPath after it selects, in each row")
-	f.BoolVar(&o.link, "link", false, "pair the items of several :::, repeating the shorter ones")
-	f.BoolFuncP("no-run-if-empty", "r", "succeed without doing anything if there are no items", func(string) error {
-		w.Map.OnEmpty = workflow.EmptyIsOK
-		return nil
-	})
-	f.VarP(namedFlag(&w.Replace, isEmpty), "replace", "I", "use this placeholder instead of {} and its variants")
-	batch := positive(&w.Map.Batch)
-	f.VarP(batch, "batch", "n", "number of items per command")
-	f.VarP(batch, "max-replace-args", "N", "same as --batch")
-	f.VarP(batch, "max-lines", "L", "same as --batch")
-	f.StringVar(&w.Agent, "agent", "", "run this AI coding CLI, such as claude; the words are its prompt")
-	f.BoolVar(&o.allowDirty, "allow-dirty", false, "with --workspace git, start despite uncommitted changes")
-	f.Var(value[string]{&step.Timeout, durationType, workflow.ParseTime}, "timeout",
+	addFlag(cmd, &o.link, "link", "pair the items of several :::, repeating the shorter ones")
+	addFlag(cmd, func() { w.Map.OnEmpty = workflow.EmptyIsOK }, "no-run-if-empty,r",
+		"succeed without doing anything if there are no items")
+	addFlag(cmd, filled(&w.Replace, isEmpty), "replace,I", "use this placeholder instead of {} and its variants")
+	addFlag(cmd, &w.Map.Batch, "batch,n", "number of items per command")
+	addFlag(cmd, &w.Map.Batch, "max-replace-args,N", "same as --batch")
+	addFlag(cmd, &w.Map.Batch, "max-lines,L", "same as --batch")
+	addFlag(cmd, &w.Agent, "agent", "run this AI coding CLI, such as claude; the words are its prompt")
+	addFlag(cmd, &o.allowDirty, "allow-dirty", "with --workspace git, start despite uncommitted changes")
+	addFlag(cmd, value[string]{&step.Timeout, durationType, workflow.ParseTime}, "timeout",
 		"timeout per command, such as 30s; a number is in seconds")
-	f.Var(positive(&step.Retry.Attempts), "retry",
+	addFlag(cmd, &step.Retry.Attempts, "retry",
 		"maximum attempts per item, including the first (delays start at 1s)")
 	backoff := func(text string) (string, error) {
 		switch delay, err := workflow.ParseTime(text); {
@@ -139,31 +133,29 @@ stderr.`,
 		}
 		return text, nil
 	}
-	f.Var(value[string]{&step.Retry.Backoff, "string", backoff}, "backoff",
+	addFlag(cmd, value[string]{&step.Retry.Backoff, "string", backoff}, "backoff",
 		"backoff of --retry: fixed, linear, exponential, fibonacci, or a fixed delay such as 10s; a number is in seconds")
-	f.Var(repeated((*[]string)(&step.Retry.RetryOn)), "retry-on",
+	addFlag(cmd, (*[]string)(&step.Retry.RetryOn), "retry-on",
 		"retry only failures of this type, such as network or timeout, or with this exit code (repeatable)")
-	f.StringVar(&w.Map.Rate.Limit, "rate", "", "maximum start rate, such as 10/s or 100/min")
+	addFlag(cmd, &w.Map.Rate.Limit, "rate", "maximum start rate, such as 10/s or 100/min")
 	apart := value[workflow.ShortRate]{&w.Map.Rate, durationType, workflow.ParseApart}
-	f.Var(apart, "delay",
+	addFlag(cmd, apart, "delay",
 		"time between two starts, such as 500ms; a number is in seconds")
-	f.Var(namedFlag(&w.OnItemFailure, isEmpty), "on-failure",
+	addFlag(cmd, filled(&w.OnItemFailure, isEmpty), "on-failure",
 		"action for failed items: dlq, retry, skip, stop")
-	f.Var(value[workflow.Halt]{&w.Halt, "when", workflow.ParseHalt}, "halt",
+	addFlag(cmd, value[workflow.Halt]{&w.Halt, "when", workflow.ParseHalt}, "halt",
 		"when to stop: never, soon,fail=3, or now,fail=10% (now kills running commands; a percentage counts once "+
 			"10 items have finished)")
-	f.Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
-	f.BoolVarP(&o.keepOrder, "keep-order", "k", false, "print output in item order")
-	f.BoolFuncP("verbose", "t", "print each command on stderr, before its output", func(string) error {
-		step.Interpreter = []string{"sh", "-xc"}
-		return nil
-	})
-	f.StringVar(&w.Results, "results", "",
+	addFlag(cmd, &o.seed, "seed", "random seed for jitter (0 for a random one)")
+	addFlag(cmd, &o.keepOrder, "keep-order,k", "print output in item order")
+	addFlag(cmd, func() { step.Interpreter = []string{"sh", "-xc"} }, "verbose,t",
+		"print each command on stderr, before its output")
+	addFlag(cmd, &w.Results, "results",
 		"write the stdout of each success to DIR/NUMBER/stdout, or to the file that {} makes of DIR")
-	f.StringVar(&o.joblog, "joblog", "", "write a row for each item to this file at the end, as parallel does")
+	addFlag(cmd, &o.joblog, "joblog", "write a row for each item to this file at the end, as parallel does")
 	f.Bool("bar", false, "ignored; a terminal always shows progress")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print the commands without running them")
-	f.Var(namedFlag(&o.save, isEmpty), "save", "write the equivalent workflow to this file, without running it")
+	addFlag(cmd, &o.dryRun, "dry-run", "print the commands without running them")
+	addFlag(cmd, filled(&o.save, isEmpty), "save", "write the equivalent workflow to this file, without running it")
 	for _, names := range []string{
 		"rate delay", "arg-file glob json-file", "null glob", "null json-file", "delimiter glob", "delimiter json-file",
 	} {

@@ -57,7 +57,7 @@ The exit code is 0 if all were delivered, and 1 otherwise.`,
 	}
 	addJobID(cmd)
 	o.settings.add(cmd)
-	cmd.Flags().StringVar(&o.test, "test", "", "send a test message to each receiver of this workflow `file`")
+	addFlag(cmd, &o.test, "test", "send a test message to each receiver of this workflow `file`")
 	addFormat(con, cmd, term.JSON)
 	return cmd
 }

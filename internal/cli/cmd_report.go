@@ -46,7 +46,7 @@ nothing else.`,
 		}
 		return unlessClosed(err)
 	})
-	cmd.Flags().StringVarP(&file, "out", "o", "", "output file, or - for stdout (default: a file named after the job, "+
+	addFlag(cmd, &file, "out,o", "output file, or - for stdout (default: a file named after the job, "+
 		"or stdout if that is not a terminal)")
 	_ = cmd.MarkFlagFilename("out", "html")
 	return cmd

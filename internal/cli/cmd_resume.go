@@ -47,14 +47,13 @@ Exit codes are those of run; 0 if the job had already completed.`,
 	})
 	o.add(con, cmd)
 	o.addPrint(cmd, "print all output in item order, including items finished before")
-	f := cmd.Flags()
 	cmd.Flags().Lookup("pool").Usage += " (default: unchanged; none leaves the pool)"
-	f.StringVar(&o.replacement, "workflow", "", "use this workflow file from now on; finished steps must be "+
+	addFlag(cmd, &o.replacement, "workflow", "use this workflow file from now on; finished steps must be "+
 		"unchanged")
-	f.BoolVar(&o.accept, "accept", false,
+	addFlag(cmd, &o.accept, "accept",
 		"continue despite a failed canary or ramp step")
-	f.BoolVar(&o.force, "force", false, "resume a cancelled job")
-	f.IntVar(&o.maxCrashes, "max-crashes", 2,
+	addFlag(cmd, &o.force, "force", "resume a cancelled job")
+	cmd.Flags().IntVar(&o.maxCrashes, "max-crashes", 2,
 		"after this many unexplained crashes while an item ran, run it alone, and dead-letter it after as many "+
 			"more; 0 disables")
 	return cmd

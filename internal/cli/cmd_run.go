@@ -75,16 +75,16 @@ Exit codes:
 	o.add(con, cmd)
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
-	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "random seed for jitter (0 for a random one)")
+	addFlag(cmd, &o.seed, "seed", "random seed for jitter (0 for a random one)")
 	addMaxDelay(cmd, &o.maxDelay)
-	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false,
+	addFlag(cmd, &o.allowDirty, "allow-dirty",
 		"start despite uncommitted changes in the repository, which git workspaces do not see")
-	cmd.Flags().BoolVar(&o.wait, "wait", false, "if this workflow is running here, start when that job has ended")
-	cmd.Flags().Var(durationFlag(&o.waitMost), "wait-timeout",
+	addFlag(cmd, &o.wait, "wait", "if this workflow is running here, start when that job has ended")
+	addFlag(cmd, &o.waitMost, "wait-timeout",
 		"like --wait, but exit with 75 if it still runs after this long")
 	addSince(cmd, &o.since)
 	o.addPrint(cmd, "print output in item order (implies --print; also with --group)")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "same as plan")
+	addFlag(cmd, &o.dryRun, "dry-run", "same as plan")
 	return cmd
 }
 

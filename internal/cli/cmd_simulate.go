@@ -85,32 +85,29 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
 		ValidArgsFunction: completeWorkflows,
 	}
 	onArgs(con, cmd, o.run)
-	f := cmd.Flags()
 	addFormat(con, cmd, term.JSON)
 	o.addPolicy(cmd)
 	addMaxDelay(cmd, &o.maxDelay)
 	o.settings.add(cmd)
-	f.Var(shareFlag(&o.failureRate), "failure-rate", "probability that an item's command fails, such as 0.3 or 30%")
-	f.Var(textFlag(&o.latency), "latency", "command duration: "+simulate.Distribution{}.Forms())
-	f.Var(shareFlag(&o.conflicts), "conflict-rate", "probability of a merge conflict, such as 0.1 or 10%")
-	f.Var(textFlag(&o.cost), "cost", "default cost of an AI agent: "+simulate.Costs{}.Forms())
-	f.Var(textFlag(&o.tokens), "tokens",
+	addFlag(cmd, &o.failureRate, "failure-rate", "probability that an item's command fails, such as 0.3 or 30%")
+	addFlag(cmd, textFlag(&o.latency), "latency", "command duration: "+simulate.Distribution{}.Forms())
+	addFlag(cmd, &o.conflicts, "conflict-rate", "probability of a merge conflict, such as 0.1 or 10%")
+	addFlag(cmd, textFlag(&o.cost), "cost", "default cost of an AI agent: "+simulate.Costs{}.Forms())
+	addFlag(cmd, textFlag(&o.tokens), "tokens",
 		"default tokens per AI agent: "+simulate.Counts{}.Forms())
-	f.StringVar(&o.outcomes, "outcomes", "", "read scripted outcomes from this file")
-	_ = cmd.MarkFlagFilename("outcomes", "yml", "yaml")
-	f.StringVar(&o.like, "like", "", "replay outcomes of this job (id or part of it, workflow name, or latest)")
-	_ = cmd.RegisterFlagCompletionFunc("like", completeJobs)
+	addFlag(cmd, &o.outcomes, "outcomes", "read scripted outcomes from this file", completeWorkflows)
+	addFlag(cmd, &o.like, "like", "replay outcomes of this job (id or part of it, workflow name, or latest)", completeJobs)
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "failure-rate")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "latency")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "conflict-rate")
-	f.Uint64Var(&o.seed, "seed", 1, "random seed")
-	f.StringVar(&o.items, "items", "", "read items from this file instead of the input")
-	_ = cmd.MarkFlagFilename("items")
-	f.StringVar(&o.at, "at", "", "simulated start time: 22:00, 2006-01-02, \"2006-01-02 22:00\" or RFC 3339 "+
+	o.seed = 1
+	addFlag(cmd, &o.seed, "seed", "random seed")
+	addFlag(cmd, &o.items, "items", "read items from this file instead of the input")
+	addFlag(cmd, &o.at, "at", "simulated start time: 22:00, 2006-01-02, \"2006-01-02 22:00\" or RFC 3339 "+
 		"(default now)")
-	f.Var(durationFlag(&o.maxTime), "max-time",
+	addFlag(cmd, &o.maxTime, "max-time",
 		"maximum virtual duration (default 366d)")
-	f.StringVar(&o.keep, "keep", "",
+	addFlag(cmd, &o.keep, "keep",
 		"keep the job's files in this directory, for report, events and dlq")
 	_ = cmd.MarkFlagDirname("keep")
 	return cmd

@@ -41,7 +41,7 @@ func newStatusCommand(con *console) *cobra.Command {
 		Example: "  prodigy status --json\n  prodigy status latest --watch",
 	}, o.run)
 	addFormat(con, cmd, term.JSON)
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show progress until the job ends")
+	addFlag(cmd, &o.watch, "watch,w", "show progress until the job ends")
 	return cmd
 }
 

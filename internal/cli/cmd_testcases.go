@@ -56,8 +56,8 @@ Exit codes: 0 all cases passed, 1 a case failed, 2 a file is invalid, or there a
 	}
 	onArgs(con, cmd, o.test)
 	addChoice(cmd, &con.format, "output", "output format", term.Human, asJUnit)
-	cmd.Flags().StringVar(&o.run, "run", "", "run only cases matching this regular expression")
-	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print only failed cases")
+	addFlag(cmd, &o.run, "run", "run only cases matching this regular expression")
+	addFlag(cmd, &o.quiet, "quiet,q", "print only failed cases")
 	return cmd
 }
 

@@ -60,14 +60,14 @@ connect; to --listen on other addresses, also use --token-file.`,
 		Args:    exactly(),
 	}
 	onArgs(con, cmd, o.run)
-	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address to listen on (port 0 picks a free port)")
-	cmd.Flags().StringVar(&o.tokenFile, "token-file", "",
+	addFlag(cmd, &o.listen, "listen", "address to listen on (port 0 picks a free port)")
+	addFlag(cmd, &o.tokenFile, "token-file",
 		fmt.Sprintf("read the access token from this file, at least %d characters (default: random)",
 			shortestToken))
-	cmd.Flags().BoolVar(&o.all, "all", false, "show jobs of all directories, not only of this project")
-	cmd.Flags().BoolVar(&o.readOnly, "read-only", false,
+	addFlag(cmd, &o.all, "all", "show jobs of all directories, not only of this project")
+	addFlag(cmd, &o.readOnly, "read-only",
 		"disable all actions")
-	cmd.Flags().Var(repeated(&o.hosts), "host", "allow this additional host:port in the address bar (repeatable)")
+	addFlag(cmd, &o.hosts, "host", "allow this additional host:port in the address bar (repeatable)")
 	return cmd
 }
 

@@ -44,8 +44,8 @@ Exit codes: 0 if all files are valid, 2 otherwise. With --strict, warnings count
 	}
 	onArgs(con, cmd, o.run)
 	addFormat(con, cmd, term.JSON)
-	cmd.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
-	cmd.Flags().BoolVar(&o.fix, "fix", false,
+	addFlag(cmd, &o.strict, "strict", "treat warnings as errors")
+	addFlag(cmd, &o.fix, "fix",
 		"add \"workspace: git\" to files whose agents edit one directory or commit, or whose changes are merged, "+
 			"before validation")
 	o.settings.add(cmd)

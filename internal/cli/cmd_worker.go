@@ -13,7 +13,6 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"prodigy/internal/check"
 	"prodigy/internal/fleet"
@@ -57,19 +56,22 @@ signal stops them and returns them to the job, to run on another worker.`,
 		Args: exactly(),
 	}
 	onArgs(con, cmd, o.run)
-	f := cmd.Flags()
 	o.broker.add(cmd, "join", "the broker")
 	formerly(cmd, map[string]string{"fleet": "join"}) // as the other commands name it
-	f.Var(positive(&o.slots), "slots", "maximum number of items to run at a time (default: number of CPUs)")
-	f.Var(labelsFlag(&o.labels), "label", "worker label, matched by requires (repeatable)")
-	f.Var(repeated(&o.trust), "trust",
+	addFlag(cmd, &o.slots, "slots", "maximum number of items to run at a time (default: number of CPUs)")
+	addFlag(cmd, labelsFlag(&o.labels), "label", "worker label, matched by requires (repeatable)")
+	addFlag(cmd, &o.trust, "trust",
 		"run only jobs signed with this public key, or one that the credentials trust (repeatable)")
-	f.StringVar(&o.name, "name", "",
+	addFlag(cmd, &o.name, "name",
 		"unique worker name (default: from its credentials, else the host name)")
-	f.StringVar(&o.dir, "dir", "", "run commands in this directory instead of the job's")
-	f.Var(amountFlag(&o.disk), "min-free-disk",
+	addFlag(cmd, &o.dir, "dir", "run commands in this directory instead of the job's")
+	isAmount := func(text string) error {
+		_, err := parseAmount(text)
+		return err
+	}
+	addFlag(cmd, textIf(&o.disk, "amount", isAmount), "min-free-disk",
 		"accept no items while less than this disk space is free, such as 5GB or 5% (0 disables; Linux only)")
-	f.Var(durationFlag(&o.grace), "grace",
+	addFlag(cmd, &o.grace, "grace",
 		"time for leftover commands of a previous worker of this name to exit")
 	return cmd
 }
@@ -81,15 +83,6 @@ func parseAmount(text string) (*limit.Amount, error) {
 	}
 	var amount limit.Amount
 	return &amount, amount.ReadText(text)
-}
-
-// amountFlag is a flag for such an amount, as it is written.
-func amountFlag(at *string) pflag.Value {
-	parse := func(text string) (string, error) {
-		_, err := parseAmount(text)
-		return text, err
-	}
-	return value[string]{at, "amount", parse}
 }
 
 // longestWorkerName is how many bytes the name of a worker may have.

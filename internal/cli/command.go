@@ -167,7 +167,7 @@ func onItems(con *console, cmd *cobra.Command,
 		}
 		return run(cmd.Context(), con, found, items)
 	}
-	cmd.Flags().StringVar(&file, "arg-file", "", "also the items in this `file`, one per line")
+	addFlag(cmd, &file, "arg-file", "also the items in this `file`, one per line")
 	addJobID(cmd)
 	return cmd
 }

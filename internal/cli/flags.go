@@ -187,6 +187,46 @@ func (v value[T]) Set(text string) error {
 	return err
 }
 
+// addFlag adds a flag to cmd. The type of the value at says how it is read; what is there before is the default. names
+// are the name and, behind a comma, a letter. complete completes the value.
+func addFlag(cmd *cobra.Command, at any, names, usage string, complete ...cobra.CompletionFunc) {
+	f := cmd.Flags()
+	name, letter, _ := strings.Cut(names, ",")
+	switch at := at.(type) {
+	case *bool:
+		f.BoolVarP(at, name, letter, *at, usage)
+	case *string:
+		f.StringVarP(at, name, letter, *at, usage)
+	case *uint64:
+		f.Uint64VarP(at, name, letter, *at, usage)
+	case func():
+		f.BoolFuncP(name, letter, usage, func(string) error {
+			at()
+			return nil
+		})
+	default:
+		f.VarP(valueAt(at), name, letter, usage)
+	}
+	for _, c := range complete {
+		_ = cmd.RegisterFlagCompletionFunc(name, c)
+	}
+}
+
+// valueAt returns how a flag of one of these types is read. Any other is a pflag.Value itself.
+func valueAt(at any) pflag.Value {
+	switch at := at.(type) {
+	case *time.Duration: // as workflow files write it
+		return value[time.Duration]{at, durationType, duration.Parse}
+	case *int:
+		return value[int]{at, numberType, parsePositive}
+	case *float64:
+		return value[float64]{at, numberType, parseShare}
+	case *[]string:
+		return repeatedIf(at, "stringArray", func(string) error { return nil })
+	}
+	return at.(pflag.Value)
+}
+
 // addJSON adds --json as the short form of --output json.
 func addJSON(cmd *cobra.Command, f *term.Format) {
 	parse := func(text string) (term.Format, error) {
@@ -210,31 +250,35 @@ func addChoice[T ~string](cmd *cobra.Command, at *T, name, usage string, words .
 		}
 		return T(text), nil
 	}
-	cmd.Flags().Var(value[T]{at, "word", parse}, name, usage+": "+all)
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp))
+	addFlag(cmd, value[T]{at, "word", parse}, name, usage+": "+all, cobra.FixedCompletions(texts, noMore))
 }
 
-// repeated is a flag that may be given more than once; each adds one value unchanged. The list flags of pflag would
-// make a CSV writer to print their default.
-func repeated(at *[]string) pflag.Value {
-	return repeatedIf(at, "stringArray", func(string) error { return nil })
-}
-
-// repeatedIf is repeated for values that check accepts.
+// repeatedIf is a flag that may be given more than once; each adds one value that check accepts. The list flags of
+// pflag would make a CSV writer to print their default.
 func repeatedIf(at *[]string, name string, check func(text string) error) pflag.Value {
 	parse := func(text string) ([]string, error) { return append(*at, text), check(text) }
 	return value[[]string]{at, name, parse}
 }
 
-// isEmpty says that the value of a flag is empty, as that of an unset variable would be.
+// textIf is a flag for a text that check accepts.
+func textIf(at *string, name string, check func(text string) error) pflag.Value {
+	return value[string]{at, name, func(text string) (string, error) { return text, check(text) }}
+}
+
+// filled is a flag for a text that is not empty, as that of an unset variable would be. empty is the error for that.
+func filled(at *string, empty string) pflag.Value { return textIf(at, "string", refusing(empty)) }
+
+// isEmpty says that the value of a flag is empty.
 const isEmpty = "must not be empty"
 
-// notEmpty refuses a value that is empty.
-func notEmpty(text string) error {
-	if text == "" {
-		return errors.New(isEmpty)
+// refusing returns what refuses an empty text.
+func refusing(empty string) func(text string) error {
+	return func(text string) error {
+		if text == "" {
+			return errors.New(empty)
+		}
+		return nil
 	}
-	return nil
 }
 
 // The names of types in the help.
@@ -255,16 +299,6 @@ func textFlag[T any, P interface {
 	return value[*T]{at, "string", parse}
 }
 
-// durationFlag is a flag that takes a duration as workflow files write it.
-func durationFlag(at *time.Duration) pflag.Value {
-	return value[time.Duration]{at, durationType, duration.Parse}
-}
-
-// positive is a flag that takes a whole number of at least 1.
-func positive(at *int) pflag.Value {
-	return value[int]{at, numberType, parsePositive}
-}
-
 // parsePositive returns an integer of at least 1.
 func parsePositive(text string) (int, error) {
 	n, err := strconv.Atoi(text)
@@ -274,20 +308,17 @@ func parsePositive(text string) (int, error) {
 	return n, nil
 }
 
-// shareFlag is a flag that takes a number from 0 to 1, or a percentage.
-func shareFlag(at *float64) pflag.Value {
-	parse := func(text string) (float64, error) {
-		number, percentage := strings.CutSuffix(text, "%")
-		share, err := strconv.ParseFloat(number, 64)
-		if percentage {
-			share /= 100
-		}
-		if err != nil || !(share >= 0 && share <= 1) {
-			return 0, errors.New("must be from 0 to 1, or a percentage such as 30%")
-		}
-		return share, nil
+// parseShare returns a number from 0 to 1, which may be written as a percentage.
+func parseShare(text string) (float64, error) {
+	number, percentage := strings.CutSuffix(text, "%")
+	share, err := strconv.ParseFloat(number, 64)
+	if percentage {
+		share /= 100
 	}
-	return value[float64]{at, numberType, parse}
+	if err != nil || !(share >= 0 && share <= 1) {
+		return 0, errors.New("must be from 0 to 1, or a percentage such as 30%")
+	}
+	return share, nil
 }
 
 // addMaxParallel adds the flag --max-parallel to cmd. It rejects more slots than the process can handle.
@@ -299,19 +330,19 @@ func addMaxParallel(cmd *cobra.Command, slots *int) {
 		}
 		return n, err
 	}
-	cmd.Flags().VarP(value[int]{slots, numberType, parse}, "max-parallel", "j",
+	addFlag(cmd, value[int]{slots, numberType, parse}, "max-parallel,j",
 		"maximum number of items to run at a time")
 }
 
 // addMaxCost adds the flag --max-cost to cmd.
 func addMaxCost(cmd *cobra.Command, u *limit.USD) {
-	cmd.Flags().Var(value[limit.USD]{u, "dollars", limit.ParseUSD}, "max-cost", "maximum total cost of AI agents in US dollars; the job then stops and can "+
+	addFlag(cmd, value[limit.USD]{u, "dollars", limit.ParseUSD}, "max-cost", "maximum total cost of AI agents in US dollars; the job then stops and can "+
 		"be resumed with a higher limit")
 }
 
 // addMaxDelay adds the flag --max-delay to cmd.
 func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
-	cmd.Flags().Var(durationFlag(d), "max-delay",
+	addFlag(cmd, d, "max-delay",
 		"default max_delay (env: PRODIGY_MAX_DELAY)")
 }
 

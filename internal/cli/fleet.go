@@ -42,22 +42,11 @@ type brokerOptions struct {
 
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
 func (o *brokerOptions) add(cmd *cobra.Command, name, usage string) {
-	cmd.Flags().Var(namedFlag(&o.url, "the address must not be empty"), name,
+	addFlag(cmd, filled(&o.url, "the address must not be empty"), name,
 		usage+", such as nats://HOST:4222 (env: PRODIGY_FLEET, config: fleet)")
-	cmd.Flags().Var(namedFlag(&o.credentials, "the file name must not be empty"), "credentials",
+	addFlag(cmd, filled(&o.credentials, "the file name must not be empty"), "credentials",
 		"broker credentials file, from fleet init or fleet add (env: PRODIGY_FLEET_CREDENTIALS)")
-	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow an unencrypted connection to a remote broker")
-}
-
-// namedFlag is a flag for a text that is not empty, as that of an unset variable would be. empty is the error for that.
-func namedFlag(at *string, empty string) pflag.Value {
-	parse := func(text string) (string, error) {
-		if text == "" {
-			return "", errors.New(empty)
-		}
-		return text, nil
-	}
-	return value[string]{at, "string", parse}
+	addFlag(cmd, &o.insecure, "insecure", "allow an unencrypted connection to a remote broker")
 }
 
 // find finds the broker by the flags, else the environment, else the configuration. Its URL is empty if there is none.
@@ -151,9 +140,8 @@ const noFleet = "none"
 func (o *fleetOptions) add(cmd *cobra.Command) {
 	o.leaseOf = fleet.DefaultLease
 	o.addWorkers(cmd, "run items on the workers of this broker")
-	f := cmd.Flags()
-	f.Var(durationFlag(&o.leaseOf), "lease", "reassign a worker's items after this long without contact")
-	f.Var(durationFlag(&o.patience), "broker-patience",
+	addFlag(cmd, &o.leaseOf, "lease", "reassign a worker's items after this long without contact")
+	addFlag(cmd, &o.patience, "broker-patience",
 		"how long to tolerate an unreachable broker before stopping the job (default: forever)")
 }
 
@@ -162,8 +150,8 @@ func (o *fleetOptions) addWorkers(cmd *cobra.Command, usage string) {
 	o.brokerOptions.add(cmd, "fleet", usage)
 	broker := cmd.Flags().Lookup("fleet")
 	broker.Usage += ", or none for this machine"
-	broker.Value = namedFlag(&o.url, "the address must not be empty; use none to run on this machine")
-	cmd.Flags().Var(labelsFlag(&o.requires), "requires",
+	broker.Value = filled(&o.url, "the address must not be empty; use none to run on this machine")
+	addFlag(cmd, labelsFlag(&o.requires), "requires",
 		"only workers with this label, in addition to map.requires (repeatable)")
 }
 

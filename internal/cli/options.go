@@ -92,19 +92,18 @@ func (o *jobOptions) addRunning(cmd *cobra.Command, usual term.EchoMode) {
 	o.addPolicy(cmd)
 	o.echo.add(cmd, usual)
 	o.fleet.add(cmd)
-	f := cmd.Flags()
 	addChoice(cmd, &o.durability, "durability", "when to sync the log to disk",
 		events.Batch, events.Strict, events.None)
-	f.Var(durationFlag(&o.grace), "grace", "time for running steps to finish after a stop")
-	f.Var(poolFlag(&o.pool), "pool",
+	addFlag(cmd, &o.grace, "grace", "time for running steps to finish after a stop")
+	addFlag(cmd, poolFlag(&o.pool), "pool",
 		"limit all jobs on this machine with the same pool name to SLOTS items in total, as NAME:SLOTS")
-	f.BoolVar(&o.logSteps, "log-steps", false, "record step events for every item")
-	f.Var(value[string]{&o.metricsAt, "address", parseListen}, "metrics",
+	addFlag(cmd, &o.logSteps, "log-steps", "record step events for every item")
+	addFlag(cmd, value[string]{&o.metricsAt, "address", parseListen}, "metrics",
 		"serve Prometheus metrics at this address while the job runs, such as :9464 (127.0.0.1 unless a host "+
 			"is given); no authentication")
-	f.Var(value[string]{&o.metricsFile, "file", parseProm}, "metrics-file",
+	addFlag(cmd, textIf(&o.metricsFile, "file", isProm), "metrics-file",
 		"write Prometheus metrics to this .prom file, for node_exporter's textfile collector")
-	f.BoolVar(&o.telemetry, "otel", false,
+	addFlag(cmd, &o.telemetry, "otel",
 		"export to OpenTelemetry over OTLP (default endpoint http://localhost:4318; on if "+
 			"OTEL_EXPORTER_OTLP_ENDPOINT is set)")
 }
@@ -112,21 +111,20 @@ func (o *jobOptions) addRunning(cmd *cobra.Command, usual term.EchoMode) {
 // addPolicy gives cmd the flags that a simulated job has too.
 func (o *jobOptions) addPolicy(cmd *cobra.Command) {
 	o.grace, o.maxRetries = defaultGrace, defaultMaxRetries
-	f := cmd.Flags()
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
-	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the error policy stops the job")
-	f.BoolVar(&o.exitOutside, "exit-outside", false,
+	addFlag(cmd, &o.quiet, "quiet,q", "print nothing on success")
+	addFlag(cmd, &o.stopNow, "stop-now", "kill running commands when the error policy stops the job")
+	addFlag(cmd, &o.exitOutside, "exit-outside",
 		"exit with 75 outside the job's windows instead of waiting")
-	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
+	addFlag(cmd, &o.partialOK, "partial-ok", "exit with 0 even if items were dead-lettered or skipped")
 	addMaxCost(cmd, &o.maxCost)
 	addMaxParallel(cmd, &o.maxParallel)
 }
 
 // addPrint gives cmd the flags that print what items print.
 func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
-	cmd.Flags().BoolVar(&o.print, "print", false,
+	addFlag(cmd, &o.print, "print",
 		"print the output of the last step of each successful item")
-	cmd.Flags().BoolVar(&o.keepOrder, "keep-order", false, keepOrder)
+	addFlag(cmd, &o.keepOrder, "keep-order", keepOrder)
 }
 
 // checkPrint refuses to mix what items print with the JSON of the outcome, which has stdout for itself.
@@ -215,16 +213,15 @@ func versionText() string {
 
 // addSince gives cmd the flags about an earlier job whose results are taken over.
 func addSince(cmd *cobra.Command, o *jobs.Since) {
-	f := cmd.Flags()
-	f.StringVar(&o.JobID, "since", "",
-		"reuse results of items unchanged since this job (latest: this workflow's latest job, none: reuse nothing)")
+	addFlag(cmd, &o.JobID, "since",
+		"reuse results of items unchanged since this job (latest: this workflow's latest job, none: reuse nothing)",
+		completeJobs)
 	formerly(cmd, map[string]string{"force": "rerun"})
-	f.Var(repeated(&o.Force), "rerun", "with --since, rerun this item even if unchanged (repeatable)")
+	addFlag(cmd, &o.Force, "rerun", "with --since, rerun this item even if unchanged (repeatable)")
 	addChoice(cmd, &o.Only, "only", "with --since, run only these items",
 		reuse.OnlyChoices()...)
-	f.BoolVar(&o.CheckOutputs, "check-outputs", false,
+	addFlag(cmd, &o.CheckOutputs, "check-outputs",
 		"with --since, also rerun items whose output files (produces) were modified or deleted")
-	_ = cmd.RegisterFlagCompletionFunc("since", completeJobs)
 }
 
 // parseListen reads an address to listen on, or a mere port, and returns it as host:port. Without a host it is one of
@@ -245,12 +242,12 @@ func parseListen(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// parseProm reads the name of a file that the textfile collector of node_exporter reads.
-func parseProm(path string) (string, error) {
+// isProm refuses the name of a file that the textfile collector of node_exporter does not read.
+func isProm(path string) error {
 	if filepath.Ext(path) != ".prom" {
-		return "", errors.New("file name must end in .prom, as node_exporter requires")
+		return errors.New("file name must end in .prom, as node_exporter requires")
 	}
-	return path, nil
+	return nil
 }
 
 // endLeftoversName is the name of the hidden command that each run starts as its watcher.
@@ -281,22 +278,18 @@ func (o *echoOptions) add(cmd *cobra.Command, usual term.EchoMode) {
 	if usual == term.Grouped {
 		isUsual = " (default)"
 	}
-	f := cmd.Flags()
 	for _, m := range []struct {
-		mode             term.EchoMode
-		shorthand, usage string
+		mode          term.EchoMode
+		letter, usage string
 	}{
 		{term.Grouped, "", "print each item's output when it finishes: stdout, then stderr" + isUsual},
 		{term.LineByLine, "", "print each line as soon as it is complete"},
-		{term.AtOnce, "u", "print output as it arrives, unbuffered"},
+		{term.AtOnce, ",u", "print output as it arrives, unbuffered"},
 	} {
-		f.BoolFuncP(string(m.mode), m.shorthand, m.usage, func(string) error {
-			o.given = m.mode
-			return nil
-		})
+		addFlag(cmd, func() { o.given = m.mode }, string(m.mode)+m.letter, m.usage)
 	}
 	cmd.MarkFlagsMutuallyExclusive(string(term.Grouped), string(term.LineByLine), string(term.AtOnce))
-	f.BoolVar(&o.tag, "tag", false, "prefix each line with the item and a tab")
+	addFlag(cmd, &o.tag, "tag", "prefix each line with the item and a tab")
 }
 
 // mode returns the mode that the flags ask for.

@@ -32,16 +32,13 @@ type settingOptions struct {
 
 // add gives cmd the flags.
 func (o *settingOptions) add(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.Var(repeated(&o.params), "param", "set a workflow parameter, as NAME=VALUE (repeatable)")
-	_ = cmd.RegisterFlagCompletionFunc("param", completeParam)
-	f.Var(repeated(&o.paramFiles), "param-file", "read parameters from a YAML or JSON file (--param takes "+
+	addFlag(cmd, &o.params, "param", "set a workflow parameter, as NAME=VALUE (repeatable)", completeParam)
+	addFlag(cmd, &o.paramFiles, "param-file", "read parameters from a YAML or JSON file (--param takes "+
 		"precedence)")
-	f.StringVar(&o.profile, "profile", "", "use this profile of the workflow")
-	_ = cmd.RegisterFlagCompletionFunc("profile", offering(profilesNamed))
-	f.Var(repeated(&o.args), "args",
+	addFlag(cmd, &o.profile, "profile", "use this profile of the workflow", offering(profilesNamed))
+	addFlag(cmd, &o.args, "args",
 		"run a standard workflow once per value, as $ARG (repeatable)")
-	f.Var(repeated(&o.patterns), "map",
+	addFlag(cmd, &o.patterns, "map",
 		"run a standard workflow once per matching file, such as 'src/**/*.py' (repeatable)")
 }
 
