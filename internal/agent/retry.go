@@ -67,7 +67,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 		failure.Rule = e.Rule
 		before = &stepEnd{result: notRun, failure: failure, attempts: e.Attempt}
 		// The rest of the wait, and no more than all of it when the clock has been set back.
-		left := max(0, min(time.Until(r.a.Due), state.Previous))
+		left := max(0, min(time.Until(r.a.Due), time.Duration(state.Previous)))
 		if st.policy().Expired(state, time.Now().Add(left)) {
 			return before.because(retry.Budget, ""), nil
 		}
@@ -224,7 +224,7 @@ func (r *run) resumed(st *step) retry.State {
 		return retry.State{}
 	}
 	s := retry.State{
-		Attempts: e.Attempt, Waited: time.Duration(e.WaitedMS), Previous: time.Duration(e.DelayMS), Resumed: true,
+		Attempts: e.Attempt, Waited: e.WaitedMS, Previous: e.DelayMS, Resumed: true,
 	}
 	if e.BudgetExpiresAt != nil {
 		s.ExpiresAt = *e.BudgetExpiresAt
@@ -236,8 +236,8 @@ func (r *run) stepRetrying(st *step, f *Failure, d retry.Decision) events.StepRe
 	e := events.StepRetrying{
 		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type,
 		Error: f.Message, Rule: f.Rule, Matched: d.Matched,
-		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), AskedMS: events.Millis(d.Asked),
-		WaitedMS: events.Millis(d.State.Waited),
+		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), AskedMS: d.State.Asked,
+		WaitedMS: d.State.Waited,
 	}
 	if st.policy().Budget > 0 {
 		left, expires := events.Millis(d.BudgetLeft), d.State.ExpiresAt

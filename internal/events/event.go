@@ -674,7 +674,7 @@ type AgentFailed struct {
 	RetryAt *time.Time `json:"retry_at,omitempty"`
 
 	// With action retry: what the next decision needs.
-	Retry *RetryState `json:"retry,omitempty"`
+	Retry *retry.State `json:"retry,omitempty"`
 
 	Outputs *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
 
@@ -711,21 +711,6 @@ func (e AgentFailed) Status() errorpolicy.Status {
 		return errorpolicy.Rejected
 	}
 	return e.Action.Status()
-}
-
-// RetryState is retry.State as it is written to the log.
-type RetryState struct {
-	Attempts   int    `json:"attempts"`
-	WaitedMS   Millis `json:"waited_ms"`
-	PreviousMS Millis `json:"previous_ms"`
-
-	// The next attempt runs while nothing else does.
-	Alone bool `json:"alone,omitempty"`
-
-	// How long the service has asked to be left alone, if it has.
-	AskedMS Millis `json:"asked_ms,omitempty"`
-
-	ExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
 }
 
 // AgentSkipped records that an item counts as skipped without an attempt that was skipped, and why.

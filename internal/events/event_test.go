@@ -109,7 +109,7 @@ func samples() []Event {
 			Step:       "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
 			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
-			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, AskedMS: delay, Alone: true, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
+			Retry: &retry.State{Attempts: 2, Waited: delay, Previous: delay, Asked: delay, Alone: true, ExpiresAt: at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
 			Commit: "d4e5f6", Conflicts: []Conflict{{Path: "a b.go", Message: "CONFLICT (content)", With: []string{"item_1", "item_2"}}}, Resolve: true,
 		},
 		AgentSkipped{ItemID: "item_1", Reason: "handled"},
@@ -254,7 +254,7 @@ func TestRecordsOfEveryTypeReadBackAsTheyWere(t *testing.T) {
 }
 
 func TestEveryEventStructIsInTheListUnderItsOwnName(t *testing.T) {
-	declared := declaredStructs(t, "Record", "Fact", "Attempt", "RetryState", "Conflict", "AgentEnd", "Difference")
+	declared := declaredStructs(t, "Record", "Fact", "Attempt", "Conflict", "AgentEnd", "Difference")
 	var listed []string
 	for _, e := range types {
 		name := reflect.TypeOf(e).Name()

@@ -170,7 +170,7 @@ func (p pass) step(t reflect.Type, of tag) step {
 	case t == reflect.TypeFor[time.Time]() && p == rounding:
 		return changed(written)
 	case t == reflect.TypeFor[Millis]() && p == rounding:
-		return changed(Millis.rounded)
+		return changed(Millis.Rounded)
 	case t == reflect.TypeFor[json.RawMessage]():
 		if p == masking && of.says("mask") {
 			return maskedJSON

@@ -133,7 +133,7 @@ func TestAReplayedRecordEqualsTheLiveOne(t *testing.T) {
 				Error:          text.Draw(t, "error"),
 				ErrorSignature: text.Draw(t, "signature"), StdoutTail: text.Draw(t, "out"), StderrTail: text.Draw(t, "err"),
 				Reason: text.Draw(t, "reason"), DelayMS: &delay, RetryAt: &at,
-				Retry: &RetryState{WaitedMS: delay, PreviousMS: delay, ExpiresAt: &at},
+				Retry: &retry.State{Waited: delay, Previous: delay, ExpiresAt: at},
 			},
 			AgentCompleted{
 				AttemptID: AttemptID{ItemID: "i"}, DurationMS: delay,

@@ -24,7 +24,7 @@ import (
 // foldVersion is increased by each change of what state.apply and the projection onto the dead letters make of
 // a log, and of the shape in which both are written down: a checkpoint of another version is ignored. Tests
 // notice either change and say what to do.
-const foldVersion = 44
+const foldVersion = 45
 
 // Checkpoint is the fold of a job at one record of its log, so that a resume need not read the log up to
 // there. The log stays the one truth: without a checkpoint, or with a bad one, it is read from its beginning.

@@ -162,6 +162,7 @@ var foldSums = map[int]string{
 	41: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // how a run is about to end
 	43: "ab2dcafe75cc4137649c1ce5ce81c12133008f62aa4bfe18e3555b644dbabdb5", // less that an adaptive limit remembers, and one bucket for the keys without room
 	44: "bed881c56d6494d8574e5b7b3e9906db6968536f1e5b8256892dfcf993a1147e", // an attempt that runs has its AgentStarted, and work to be merged its changes
+	45: "8b856d85b8ebf80cca8ba5f4c5174c82c5ecc1e54f55073d7b3ada670aca7c96", // what retries have used as the record of a failure has it
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

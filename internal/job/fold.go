@@ -540,10 +540,14 @@ func (s *Fold) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
 		delete(s.Merging, index)
 		delete(s.Retrying, e.ItemID)
 		s.Failures[index] = failures
-		if e.Retry != nil && e.Retry.ExpiresAt != nil || s.Limits.Breaker.Refuses() {
+		if e.Retry != nil && !e.Retry.ExpiresAt.IsZero() || s.Limits.Breaker.Refuses() {
 			s.Failed[index] = failure{e.Step, e.ErrorType, e.Error}
 		}
-		next := Waiting{ID: e.ItemID, Number: number, Due: *e.RetryAt, Retry: retryState(e)}
+		next := Waiting{ID: e.ItemID, Number: number, Due: *e.RetryAt}
+		if e.Retry != nil {
+			next.Retry = *e.Retry
+			next.Retry.Asked = 0 // it was about this wait alone
+		}
 		if e.Resolve {
 			next.Resolve = e.Commit
 		}
@@ -555,21 +559,6 @@ func (s *Fold) applyFailure(e events.AgentFailed) []errorpolicy.BatchError {
 		s.LastTry[index], s.Failures[index] = number, failures
 	}
 	return batch
-}
-
-// retryState reads back what addRetry wrote.
-func retryState(e events.AgentFailed) retry.State {
-	if e.Retry == nil {
-		return retry.State{}
-	}
-	st := retry.State{
-		Alone: e.Retry.Alone, Attempts: e.Retry.Attempts, Waited: time.Duration(e.Retry.WaitedMS),
-		Previous: time.Duration(e.Retry.PreviousMS),
-	}
-	if e.Retry.ExpiresAt != nil {
-		st.ExpiresAt = *e.Retry.ExpiresAt
-	}
-	return st
 }
 
 // RetryOf returns what an item that waits for its next attempt, or whose attempt runs, has used of its retries.
@@ -622,7 +611,7 @@ func (s *Fold) resume(now time.Time, e events.JobResumed) {
 			continue
 		}
 		w.Retry.Resumed = true
-		if latest := now.Add(w.Retry.Previous); w.Due.After(latest) {
+		if latest := now.Add(time.Duration(w.Retry.Previous)); w.Due.After(latest) {
 			w.Due = latest // the clock has been set back
 		}
 		s.Waiting[index] = w

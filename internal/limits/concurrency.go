@@ -48,7 +48,7 @@ func (l *Concurrency) Apply(r events.Record, was Job) {
 	case events.AgentFailed:
 		end := limit.CallEnd{Kind: kindOf(e.ErrorType)}
 		if e.Retry != nil {
-			end.Asked = time.Duration(e.Retry.AskedMS)
+			end.Asked = time.Duration(e.Retry.Asked)
 		}
 		if !e.Rejected() {
 			l.ended(r.Time, e.ItemIndex, end, was)

@@ -178,7 +178,8 @@ func (j *owner) fail(e events.AgentFailed, f retry.Failure, d errorpolicy.Decisi
 	e.ErrorSignature, e.Action, e.Matched = retry.Signature(e.Error), d.Action, d.Retry.Matched
 	e.Reason = cmp.Or(e.Reason, d.Reason)
 	if d.Action.RunsAgain() {
-		addRetry(&e, d.Retry, now)
+		d.Retry.State.Resumed = false // of the next resume the log tells
+		e.Retry, e.RetryAt, e.DelayMS = &d.Retry.State, new(now.Add(d.Retry.Delay)), new(events.Millis(d.Retry.Delay))
 	}
 	seq := j.Record(e).Seq
 	switch status := e.Status(); {
@@ -199,19 +200,6 @@ func (j *owner) fail(e events.AgentFailed, f retry.Failure, d errorpolicy.Decisi
 		j.Record(skipped)
 	}
 	return seq
-}
-
-// addRetry writes into the record when the next attempt is due and what its decision will need.
-func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
-	delay, at := events.Millis(d.Delay), now.Add(d.Delay)
-	e.DelayMS, e.RetryAt = &delay, &at
-	e.Retry = &events.RetryState{
-		Alone: d.State.Alone, Attempts: d.State.Attempts, WaitedMS: events.Millis(d.State.Waited),
-		PreviousMS: events.Millis(d.State.Previous), AskedMS: events.Millis(d.Asked),
-	}
-	if !d.State.ExpiresAt.IsZero() {
-		e.Retry.ExpiresAt = &d.State.ExpiresAt
-	}
 }
 
 // recordSkipped settles an item as skipped, because somebody asked for it.

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"prodigy/internal/duration"
 )
 
 func TestRetryAfterIsReadInAllItsForms(t *testing.T) {
@@ -48,14 +50,15 @@ func TestRetryAfterIsReadInAllItsForms(t *testing.T) {
 }
 
 func TestWhatIsAskedForDelaysTheNextTry(t *testing.T) {
+	halfMinute := duration.Millis(30 * time.Second)
 	asks := Failure{ExitCode: 22, Stdout: "Retry-After: 30", Message: "HTTP 429"}
 	p := Default()
-	if d := p.Next(State{}, asks, noon, nil); d.Delay != time.Second || d.Asked != 0 {
+	if d := p.Next(State{}, asks, noon, nil); d.Delay != time.Second || d.State.Asked != 0 {
 		t.Errorf("without the key: got %s, want the backoff alone", d.Delay)
 	}
 	p.RetryAfter = &After{}
-	if d := p.Next(State{}, asks, noon, nil); d.Delay != 30*time.Second || d.Asked != 30*time.Second || d.State.Waited != d.Delay {
-		t.Errorf("got %s, asked for %s, want 30s", d.Delay, d.Asked)
+	if d := p.Next(State{}, asks, noon, nil); d.Delay != 30*time.Second || d.State.Asked != halfMinute || d.State.Waited != halfMinute {
+		t.Errorf("got %s, asked for %s, want 30s", d.Delay, d.State.Asked)
 	}
 	p.InitialDelay, p.MaxDelay = time.Minute, time.Minute
 	if d := p.Next(State{}, asks, noon, nil); d.Delay != time.Minute {

@@ -11,22 +11,25 @@ import (
 // State is what the retries of one step or item have used so far. The zero State is before the first failure.
 type State struct {
 	// Attempts counts the tries made. A failure of type circuit_open is not among them.
-	Attempts int
+	Attempts int `json:"attempts"`
 
 	// Waited is the sum of the delays decided, for the budget.
-	Waited time.Duration
+	Waited duration.Millis `json:"waited_ms"`
 
 	// Previous is the last delay decided, for decorrelated jitter.
-	Previous time.Duration
-
-	// ExpiresAt is the time of the first failure plus the budget. It is zero without a budget.
-	ExpiresAt time.Time
+	Previous duration.Millis `json:"previous_ms"`
 
 	// Alone reports whether the tries from now on run while nothing else does.
-	Alone bool
+	Alone bool `json:"alone,omitempty"`
+
+	// Asked is how long the service wanted to be left alone after the last failure, or 0 if it has not said so.
+	Asked duration.Millis `json:"asked_ms,omitempty"`
+
+	// ExpiresAt is the time of the first failure plus the budget. It is zero without a budget.
+	ExpiresAt time.Time `json:"budget_expires_at,omitzero"`
 
 	// Resumed reports whether the job was resumed since the first failure, so that ExpiresAt counts.
-	Resumed bool
+	Resumed bool `json:"resumed,omitempty"`
 }
 
 // Reason says why there is no further attempt.
@@ -79,9 +82,6 @@ type Decision struct {
 	// Computed is the delay by the formula of the backoff, before jitter.
 	Computed time.Duration
 
-	// Asked is how long the service wants to be left alone, or 0 if it has not said so.
-	Asked time.Duration
-
 	// Delay is how long to wait now, at least what the service asks for. With Reason Budget it is the delay that the
 	// budget had no room for.
 	Delay time.Duration
@@ -96,7 +96,7 @@ type Decision struct {
 // Next decides what follows failure f, after s.Attempts earlier tries. It is pure except for rnd, the source of jitter.
 // A failure of type circuit_open does not count as a try: the breaker refused to run it.
 func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision {
-	d := Decision{Type: Classify(f), BudgetLeft: p.Budget - s.Waited, State: s}
+	d := Decision{Type: Classify(f), BudgetLeft: p.Budget - time.Duration(s.Waited), State: s}
 	if d.Type == TypeCircuitOpen {
 		d.Reason = CircuitOpen
 		return d
@@ -109,17 +109,18 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 		return d
 	}
 	d.Computed = p.Computed(d.State.Attempts)
-	d.Delay = p.spread(d.Computed, s.Previous, rnd)
+	d.Delay = p.spread(d.Computed, time.Duration(s.Previous), rnd)
 	// A service tells the same time to all. With a jitter the backoff comes on top, so that they do not come back
 	// together.
 	// What the step itself knows counts more than what was printed.
-	if d.Asked = f.RetryAfter; d.Asked <= 0 && p.RetryAfter != nil {
-		d.Asked, _ = p.RetryAfter.Asked(now, f.Stdout, f.Stderr)
+	asked := f.RetryAfter
+	if asked <= 0 && p.RetryAfter != nil {
+		asked, _ = p.RetryAfter.Asked(now, f.Stdout, f.Stderr)
 	}
-	if p.RetryAfter != nil && d.Asked > 0 && p.Jitter != NoJitter {
-		d.Delay = duration.Plus(d.Asked, d.Delay)
+	if p.RetryAfter != nil && asked > 0 && p.Jitter != NoJitter {
+		d.Delay = duration.Plus(asked, d.Delay)
 	}
-	d.Delay = max(d.Delay, d.Asked)
+	d.Delay = max(d.Delay, asked)
 	// More than what is left of the budget, or it ends after the budget of a resumed job has expired.
 	if p.Budget > 0 && d.Delay > d.BudgetLeft || p.Expired(d.State, now.Add(d.Delay)) {
 		d.Reason = Budget
@@ -127,8 +128,8 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 	}
 	d.Retry = true
 	d.BudgetLeft -= d.Delay
-	d.State.Waited = duration.Plus(s.Waited, d.Delay)
-	d.State.Previous = d.Delay
+	d.State.Waited = duration.Millis(duration.Plus(time.Duration(s.Waited), d.Delay))
+	d.State.Previous, d.State.Asked = duration.Millis(d.Delay), duration.Millis(asked)
 	return d
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"prodigy/internal/duration"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -75,11 +77,11 @@ func TestBudgetLimitsWaiting(t *testing.T) {
 func TestDecisionCarriesWhatItWasMadeOf(t *testing.T) {
 	p := Default()
 	p.Budget, p.RetryOn = 10*time.Second, []Matcher{{Name: "timeout"}, {Name: "network"}}
-	before := State{Attempts: 1, Waited: time.Second, Previous: time.Second, ExpiresAt: noon}
+	before := State{Attempts: 1, Waited: duration.Millis(time.Second), Previous: duration.Millis(time.Second), ExpiresAt: noon}
 	got := p.Next(before, Failure{ExitCode: 7, Stderr: "connection refused"}, noon.Add(time.Hour), nil)
 	want := Decision{
 		Retry: true, Type: TypeNetwork, Matched: "network", Computed: 2 * time.Second, Delay: 2 * time.Second, BudgetLeft: 7 * time.Second,
-		State: State{Attempts: 2, Waited: 3 * time.Second, Previous: 2 * time.Second, ExpiresAt: noon},
+		State: State{Attempts: 2, Waited: duration.Millis(3 * time.Second), Previous: duration.Millis(2 * time.Second), ExpiresAt: noon},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("decision (-got +want):\n%s", diff)
@@ -143,7 +145,7 @@ func TestReasonsWhyThereIsNoRetry(t *testing.T) {
 }
 
 func TestRefusalByTheBreakerIsNoTry(t *testing.T) {
-	before := State{Attempts: 1, Waited: time.Second}
+	before := State{Attempts: 1, Waited: duration.Millis(time.Second)}
 	if got := Default().Next(before, Failure{Type: TypeCircuitOpen}, noon, nil); got.State != before {
 		t.Errorf("state: got %+v, want %+v", got.State, before)
 	}
@@ -161,7 +163,7 @@ func TestWaitingNeverExceedsTheBudget(t *testing.T) {
 		for _, d := range delays {
 			waited += d
 		}
-		if waited > p.Budget || waited != last.State.Waited {
+		if waited > p.Budget || waited != time.Duration(last.State.Waited) {
 			t.Fatalf("waited: got %v, state says %v, want at most %v", waited, last.State.Waited, p.Budget)
 		}
 		if tries := len(delays) + 1; tries != last.State.Attempts || tries > p.Attempts {

@@ -345,9 +345,8 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed, before Status)
 		p := x.policy.Retries()
 		due := e.RetryAt.Local().Format("15:04:05.000")
 		why = append(why, x.delay(p, "", s.Attempts, time.Duration(*e.DelayMS))+", due at "+due)
-		if s.ExpiresAt != nil && p != nil {
-			why = append(why, fmt.Sprintf("retry budget: %s of %s used", s.WaitedMS,
-				duration.Format(p.Budget)))
+		if !s.ExpiresAt.IsZero() && p != nil {
+			why = append(why, fmt.Sprintf("retry budget: %s of %s used", s.Waited, duration.Format(p.Budget)))
 		}
 	}
 	x.resolves = e.Resolve

@@ -14,6 +14,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/retry"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -204,7 +205,7 @@ func retried(attempt int) events.AgentFailed {
 		AttemptID:  events.AttemptID{ItemID: "item_0", AgentID: "a", Attempt: attempt},
 		DurationMS: *ms(1200 * time.Millisecond), Step: "get", Error: "exit code 22", ErrorType: "command_failed",
 		Action: errorpolicy.Retry, Reason: fmt.Sprintf("try %d of 3 failed", attempt), DelayMS: ms(10 * time.Second), RetryAt: &at,
-		Retry: &events.RetryState{Attempts: attempt, WaitedMS: *ms(10 * time.Second), PreviousMS: *ms(10 * time.Second)},
+		Retry: &retry.State{Attempts: attempt, Waited: *ms(10 * time.Second), Previous: *ms(10 * time.Second)},
 	}
 }
 
