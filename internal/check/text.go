@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 )
 
 // ByKey yields the entries of a map in the order of their keys, so that what is said or made of them is the same each
@@ -74,6 +75,33 @@ func Few(names []string, most int) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// WholeStart returns where the first whole character of a text begins. Bytes that are no UTF-8 count as characters.
+func WholeStart[T string | []byte](text T) int {
+	for i := range min(len(text), utf8.UTFMax) {
+		if utf8.RuneStart(text[i]) {
+			return i
+		}
+	}
+	if len(text) < utf8.UTFMax {
+		return len(text)
+	}
+	return 0
+}
+
+// WholeEnd returns where the last whole character of a text ends. Bytes that are no UTF-8 count as characters.
+func WholeEnd[T string | []byte](text T) int {
+	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
+		if !utf8.RuneStart(text[i]) {
+			continue
+		}
+		if utf8.FullRune([]byte(text[i:])) {
+			break
+		}
+		return i
+	}
+	return len(text)
 }
 
 // LastWritten returns what a terminal shows of a line in which later texts overwrite earlier ones, as those of a

@@ -2,8 +2,8 @@ package events
 
 import (
 	"strings"
-	"unicode/utf8"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 )
 
@@ -32,11 +32,7 @@ func head(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	end := n
-	for end > 0 && end > n-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
+	return s[:check.WholeEnd(s[:n])]
 }
 
 // tail returns the last n bytes of s, less those of a character that does not fit.
@@ -45,11 +41,7 @@ func tail(s string, n int) string {
 		return s
 	}
 	s = s[len(s)-n:]
-	i := 0
-	for i < len(s) && i < utf8.UTFMax-1 && !utf8.RuneStart(s[i]) {
-		i++
-	}
-	return s[i:]
+	return s[check.WholeStart(s):]
 }
 
 // valid returns s with what is not UTF-8 replaced, as encoding/json does it.

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"sync"
 	"time"
-	"unicode/utf8"
 
-	"prodigy/internal/process"
+	"prodigy/internal/check"
 )
 
 const (
@@ -174,7 +173,7 @@ func (r *Recorder) flush() {
 	var rest []Part
 	if n := len(r.pending); n > 0 && len(r.tail.parts) == 0 {
 		last := &r.pending[n-1]
-		if cut := process.WholeEnd(last.Text); cut < len(last.Text) {
+		if cut := check.WholeEnd(last.Text); cut < len(last.Text) {
 			rest = []Part{{last.Stream, bytes.Clone(last.Text[cut:])}}
 			if last.Text = last.Text[:cut]; cut == 0 {
 				r.pending = r.pending[:n-1]
@@ -217,7 +216,7 @@ func divide(parts []Part) []Entry {
 			}
 			n := min(len(p.Text), maxEntry-size)
 			if n < len(p.Text) {
-				n = max(process.WholeEnd(p.Text[:n]), 1)
+				n = max(check.WholeEnd(p.Text[:n]), 1)
 			}
 			e := &entries[len(entries)-1]
 			e.Printed = append(e.Printed, Part{p.Stream, p.Text[:n]})
@@ -268,9 +267,7 @@ func (t *tail) drop(n int) {
 	for n > 0 && len(t.parts) > 0 {
 		first := &t.parts[0]
 		cut := min(n, len(first.Text))
-		for i := 0; i < utf8.UTFMax-1 && cut < len(first.Text) && !utf8.RuneStart(first.Text[cut]); i++ {
-			cut++
-		}
+		cut += check.WholeStart(first.Text[cut:])
 		t.dropped += int64(cut)
 		t.cost -= cut
 		n -= cut

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"prodigy/internal/check"
-	"prodigy/internal/process"
 )
 
 // Tail is the end of what was printed, for people.
@@ -80,7 +79,7 @@ func LastLines(dir string, q Query, n int) Tail {
 func cutLine(before, more []byte) []byte {
 	room := maxTailLine - len(before)
 	if len(more) > room {
-		more = more[:max(0, process.WholeEnd(more[:room]))]
+		more = more[:max(0, check.WholeEnd(more[:room]))]
 	}
 	return append(before, more...)
 }

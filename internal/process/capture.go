@@ -3,7 +3,8 @@ package process
 import (
 	"cmp"
 	"fmt"
-	"unicode/utf8"
+
+	"prodigy/internal/check"
 )
 
 const defaultLimit = 1 << 20
@@ -49,9 +50,9 @@ func (c *Capture) Text() string {
 	if !c.Cut() {
 		return string(c.head) + string(c.tail)
 	}
-	head := c.head[:WholeEnd(c.head)]
+	head := c.head[:check.WholeEnd(c.head)]
 	tail := c.ring()
-	tail = tail[wholeStart(tail):]
+	tail = tail[check.WholeStart(tail):]
 	return fmt.Sprintf("%s… [%d bytes left out] …%s", head, c.total-int64(len(head)+len(tail)), tail)
 }
 
@@ -65,7 +66,7 @@ func (c *Capture) Tail(n int) string {
 	if int64(len(last)) == c.total {
 		return last
 	}
-	return last[wholeStart(last):]
+	return last[check.WholeStart(last):]
 }
 
 // Cut reports whether more was written than was kept.
@@ -77,31 +78,4 @@ func (c *Capture) Total() int64 { return c.total }
 // ring returns the tail in the order in which it was written.
 func (c *Capture) ring() string {
 	return string(c.tail[c.next:]) + string(c.tail[:c.next])
-}
-
-// wholeStart returns where the first whole character of s begins. Bytes that are no UTF-8 count as characters.
-func wholeStart(s string) int {
-	for i := range min(len(s), utf8.UTFMax) {
-		if utf8.RuneStart(s[i]) {
-			return i
-		}
-	}
-	if len(s) < utf8.UTFMax {
-		return len(s)
-	}
-	return 0
-}
-
-// WholeEnd returns where the last whole character of b ends. Bytes that are no UTF-8 count as characters.
-func WholeEnd(b []byte) int {
-	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
-		if !utf8.RuneStart(b[i]) {
-			continue
-		}
-		if utf8.FullRune(b[i:]) {
-			return len(b)
-		}
-		return i
-	}
-	return len(b)
 }

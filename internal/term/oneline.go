@@ -28,10 +28,10 @@ func Ellipsis(s string, limit int) string {
 	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	cut := 0
-	for range limit - 1 {
-		_, size := utf8.DecodeRuneInString(s[cut:])
-		cut += size
+	for i := range s {
+		if limit--; limit <= 0 {
+			return s[:i] + ellipsis
+		}
 	}
-	return s[:cut] + "…"
+	return s
 }

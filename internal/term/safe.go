@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"prodigy/internal/check"
 )
 
 // escapeMark stands in text on its way to the terminal for the escape character of prodigy's own colours and cursor
@@ -34,27 +36,20 @@ func (d *SafeWriter) Write(p []byte) (int, error) {
 	}
 	cut := len(text) - unfinished(text)
 	var b bytes.Buffer
-	for rest := text[:cut]; len(rest) > 0; {
-		at := bytes.IndexByte(rest, escapeMark[0])
-		if at < 0 {
-			at = len(rest)
+	for i, part := range strings.Split(string(text[:cut]), escapeMark) {
+		if i > 0 {
+			own := ownSequence().FindString(part)
+			switch own {
+			case "":
+				b.WriteRune(utf8.RuneError)
+			case "\r":
+				b.WriteByte('\r')
+			default:
+				b.WriteString("\x1b" + own)
+			}
+			part = part[len(own):]
 		}
-		b.WriteString(VisibleLines(string(rest[:at])))
-		if rest = rest[at:]; len(rest) == 0 {
-			break
-		}
-		n := ownSequence(rest)
-		switch {
-		case n == 0:
-			b.WriteRune(utf8.RuneError)
-			n = 1
-		case rest[1] == '\r':
-			b.WriteByte('\r')
-		default:
-			b.WriteByte('\x1b')
-			b.Write(rest[1:n])
-		}
-		rest = rest[n:]
+		b.WriteString(VisibleLines(part))
 	}
 	d.held = bytes.Clone(text[cut:])
 	if _, err := d.w.Write(b.Bytes()); err != nil {
@@ -63,50 +58,26 @@ func (d *SafeWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ownSequence returns the length of the sequence that begins with an escapeMark: a colour, a move or a return of the
-// cursor. It is 0 for anything else.
-func ownSequence(text []byte) int {
-	if len(text) > 1 && text[1] == '\r' {
-		return 2
-	}
-	if len(text) < 2 || text[1] != '[' {
-		return 0
-	}
-	for i := 2; i < min(len(text), longestSequence); i++ {
-		switch c := text[i]; {
-		case c == ';' || '0' <= c && c <= '9':
-		case strings.IndexByte("mAJK", c) >= 0:
-			return i + 1
-		default:
-			return 0
-		}
-	}
-	return 0
-}
+// ownSequence matches what follows an escapeMark: a colour, a move or a return of the cursor.
+var ownSequence = check.Regexp(`^(?:\r|\[[0-9;]{0,13}[mAJK])`)
 
 // unfinished returns how many bytes at the end of text may be the beginning of a longer character or sequence.
 func unfinished(text []byte) int {
 	tail := text[max(len(text)-longestSequence+1, 0):]
 	if i := bytes.LastIndexByte(tail, escapeMark[0]); i >= 0 {
-		switch n := ownSequence(tail[i:]); {
-		case n == len(tail)-i:
-			return 0
-		case n == 0 && len(bytes.TrimRight(tail[i+1:], "[;0123456789")) == 0:
+		left := tail[i+1:]
+		own := ownSequence().Find(left)
+		if own == nil && len(bytes.TrimRight(left, "[;0123456789")) == 0 {
 			return len(tail) - i
+		}
+		if own != nil && len(own) == len(left) {
+			return 0
 		}
 	}
 	if bytes.HasSuffix(tail, []byte("\r")) {
 		return 1
 	}
-	for n := 1; n < utf8.UTFMax && n <= len(tail); n++ {
-		if end := tail[len(tail)-n:]; utf8.RuneStart(end[0]) {
-			if utf8.FullRune(end) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
+	return len(tail) - check.WholeEnd(tail)
 }
 
 // cursorWriter is the output of the library that moves the cursor. It marks the library's sequences as prodigy's own.

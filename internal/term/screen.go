@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"prodigy/internal/check"
 )
 
 // Screen is an output stream. On a live terminal it keeps some lines at the end that are redrawn; other output goes
@@ -85,8 +87,8 @@ func (s *Screen) show(text []byte, lines []string) {
 	if more := s.wrapped(width); more > 0 {
 		_, _ = fmt.Fprintf(&b, "\xff[%dA\xff[J", more)
 	}
-	b.Write(shownText(s.held))
-	b.Write(shownText(text))
+	b.WriteString(shownText(s.held))
+	b.WriteString(shownText(text))
 	s.held = s.held[:0]
 	drawn := make([]string, len(lines))
 	for i, line := range lines {
@@ -99,15 +101,8 @@ func (s *Screen) show(text []byte, lines []string) {
 }
 
 // shownText replaces control characters in text, but keeps colours.
-func shownText(text []byte) []byte {
-	var b bytes.Buffer
-	for at, part := range strings.Split(string(text), escapeMark) {
-		if at > 0 {
-			b.WriteString(escapeMark)
-		}
-		b.WriteString(VisibleLines(part))
-	}
-	return b.Bytes()
+func shownText(text []byte) string {
+	return strings.Join(check.Each(strings.Split(string(text), escapeMark), VisibleLines), escapeMark)
 }
 
 // lineBegin erases the line of the cursor. What a person types, such as ^C, moves the cursor to the right.

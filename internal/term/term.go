@@ -96,8 +96,13 @@ func (k Look) Fold(indent int, text string) string {
 	return b.String()
 }
 
-// Width returns how many columns a line takes.
-func Width(line string) int { return displaywidth.String(plain(line)) }
+// columns counts those of a line as a terminal gets it, in which a colour takes none.
+var columns = displaywidth.Options{ControlSequences: true}
+
+// Width returns how many columns a line takes. Every escape character of others is shown as a placeholder.
+func Width(line string) int {
+	return columns.String(strings.NewReplacer("\x1b", "\ufffd", escapeMark, "\x1b").Replace(line))
+}
 
 // Fit joins the parts that are not empty with two spaces, as many as fit into width. The first one is cut if needed.
 func Fit(width int, parts ...string) string {
@@ -120,42 +125,27 @@ const ellipsis = "…"
 
 // Cut returns a line that is at most width columns wide, in its colours. The ellipsis stands for what is left out.
 func Cut(width int, line string) string {
-	if Width(line) <= width {
+	if Width(line) <= max(width, 0) {
 		return line
 	}
 	room := width - displaywidth.String(ellipsis)
 	var b strings.Builder
-	coloured := false
-	for rest := line; rest != ""; {
-		text, after, found := strings.Cut(rest, escapeMark+"[")
-		if shown := displaywidth.TruncateString(text, max(room, 0), ""); shown != text || room <= 0 {
-			b.WriteString(shown + ellipsis)
+	colour := ""
+	for i, text := range strings.Split(line, escapeMark) {
+		if i > 0 {
+			colour, text, _ = strings.Cut(text, "m")
+			b.WriteString(escapeMark + colour + "m")
+		}
+		shown := displaywidth.TruncateString(text, max(room, 0), "")
+		b.WriteString(shown)
+		if shown != text || room <= 0 {
+			b.WriteString(ellipsis)
 			break
 		}
-		b.WriteString(text)
 		room -= displaywidth.String(text)
-		if !found {
-			break
-		}
-		code, left, _ := strings.Cut(after, "m")
-		b.WriteString(escapeMark + "[" + code + "m")
-		coloured, rest = code != "0", left
 	}
-	if coloured {
+	if colour != "" && colour != "[0" {
 		b.WriteString(escapeMark + "[0m")
 	}
 	return b.String()
-}
-
-// plain removes the colours from a line.
-func plain(line string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(line, escapeMark+"[")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		_, line, _ = strings.Cut(after, "m")
-	}
 }
