@@ -26,20 +26,14 @@ type dlqRetryOptions struct {
 	filter, where string
 	// cluster is the number of a group in dlq analyze, from 1 for the largest. Zero means that it was not given.
 	cluster int
-	// canary is how many items run first. The others run only if all of these succeed.
-	canary int
-	// rate limits the starts of this retry, in place of the limit of the workflow.
-	rate  limit.Rate
-	typ   retry.Type
-	items []string
+	typ     retry.Type
+	items   []string
 	// force retries dead letters that are not eligible as well.
 	force bool
 	// dryRun lists what would run.
 	dryRun bool
 	// reduce runs reduce again afterwards.
 	reduce bool
-	// with is a commit that is merged as the result of the one item, which does not run.
-	with string
 }
 
 // newDLQRetryCommand returns the command that runs dead letters again as part of their job.
@@ -69,18 +63,18 @@ dead letters do not count; the last line of the summary shows how many there are
 	addFlag(cmd, filled(&o.where, empty), "where",
 		"only dead letters matching this expression; fields: "+strings.Join(dlq.Names(), ", "))
 	addFlag(cmd, &o.cluster, "cluster", "only dead letters of this group (its number in dlq analyze)")
-	addFlag(cmd, value[limit.Rate]{&o.rate, "rate", limit.ParseRate}, "rate",
+	addFlag(cmd, value[limit.Rate]{&o.Rate, "rate", limit.ParseRate}, "rate",
 		"maximum start rate of this retry, such as 5/s (default: as in the workflow)")
-	addFlag(cmd, &o.canary, "canary", "retry this many items first, and the rest only if they all succeed")
+	addFlag(cmd, &o.Canary, "canary", "retry this many items first, and the rest only if they all succeed")
 	addErrorType(cmd, &o.typ)
 	addFlag(cmd, &o.items, "item", "only this item (repeatable)", completeLetter)
-	addFlag(cmd, &o.maxRetries, "max-retries", "maximum number of retries of a dead letter")
+	addFlag(cmd, &o.MaxRetries, "max-retries", "maximum number of retries of a dead letter")
 	addFlag(cmd, &o.force, "force", "also retry non-eligible dead letters")
 	addFlag(cmd, &o.dryRun, "dry-run", "list what would be retried, without running it")
 	addFlag(cmd, &o.replacement, "workflow",
 		"use this workflow file from now on; finished steps must be unchanged")
-	addFlag(cmd, &o.set, "set", "override a parameter or variable for this retry, as NAME=VALUE (repeatable)")
-	addFlag(cmd, &o.with, "with",
+	addFlag(cmd, &o.Set, "set", "override a parameter or variable for this retry, as NAME=VALUE (repeatable)")
+	addFlag(cmd, &o.With, "with",
 		"merge this commit as the result of --item instead of running it")
 	addFlag(cmd, &o.reduce, "reduce", "then rerun reduce over all results")
 	return cmd
@@ -92,7 +86,7 @@ func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOpti
 	if o.items, err = labelsOf(job).idsOf(o.items); err != nil {
 		return err
 	}
-	if o.with != "" {
+	if o.With != "" {
 		if len(o.items) != 1 {
 			return usagef("--with requires exactly one --item")
 		}
@@ -107,8 +101,8 @@ func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOpti
 		if err != nil {
 			return err
 		}
-		if len(o.set) > 0 {
-			if _, err := resolveAgain(ctx, job, w, replacement, o.set); err != nil {
+		if len(o.Set) > 0 {
+			if _, err := resolveAgain(ctx, job, w, replacement, o.Set); err != nil {
 				return err
 			}
 		}
@@ -118,7 +112,6 @@ func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOpti
 	conclude := func(con *console, e finishedRun) error { return o.concludeRetry(con, job, e, choice) }
 	return o.again(ctx, con, job, conclude,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-			c.With, c.Canary, c.Rate = o.with, o.canary, o.rate
 			return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {
 				if err := choice.Make(q.Each(), nil); err != nil {
 					return nil, unlessMischosen(err)
@@ -135,7 +128,7 @@ func runDLQRetry(ctx context.Context, con *console, job jobs.Job, o dlqRetryOpti
 // choice returns what the flags and arguments select.
 func (o dlqRetryOptions) choice(job jobs.Job) (c *dlq.Choice, err error) {
 	c = &dlq.Choice{
-		JobID: job.ID, Items: o.items, Type: o.typ, Cluster: o.cluster, MaxRetries: o.maxRetries,
+		JobID: job.ID, Items: o.items, Type: o.typ, Cluster: o.cluster, MaxRetries: o.MaxRetries,
 		Mended: o.replacement != "", Force: o.force,
 	}
 	if o.filter != "" {
@@ -178,8 +171,8 @@ func (o dlqRetryOptions) announce(con *console, job jobs.Job, c *dlq.Choice) err
 			"would_run": append([]string{}, c.Chosen...), "not_eligible": kept,
 		})
 	}
-	if o.canary > 0 && o.canary < len(c.Chosen) {
-		_, _ = fmt.Fprintf(out, "the first %d, and the rest only if they succeed\n", o.canary)
+	if o.Canary > 0 && o.Canary < len(c.Chosen) {
+		_, _ = fmt.Fprintf(out, "the first %d, and the rest only if they succeed\n", o.Canary)
 	}
 	why := ""
 	if kept > 0 {

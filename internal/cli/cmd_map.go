@@ -87,13 +87,13 @@ stderr.`,
 	}
 	o.addRunning(cmd, term.Grouped)
 	o.settings.addWorkspace(cmd)
-	addMaxDelay(cmd, &o.maxDelay)
+	addMaxDelay(cmd, &o.MaxDelay)
 	w := &o.short
 	in, step := &w.Map.Input, &w.Map.Steps[0]
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	formerly(cmd, otherFlags)
-	slots := value[int]{&o.maxParallel, numberType, process.CapacityNow().Slots}
+	slots := value[int]{&o.MaxParallel, numberType, process.CapacityNow().Slots}
 	f.Lookup("max-parallel").Value = slots
 	addFlag(cmd, slots, "max-procs,P", "same as --max-parallel; 0 for as many as possible; 200%, +1 and -1 are relative to the processors")
 	addFlag(cmd, func() { in.Delimiter = "\x00" }, "null,0", "items are separated by NUL, as with find -print0")
@@ -119,7 +119,7 @@ stderr.`,
 	addFlag(cmd, &w.Map.Batch, "max-replace-args,N", "same as --batch")
 	addFlag(cmd, &w.Map.Batch, "max-lines,L", "same as --batch")
 	addFlag(cmd, &w.Agent, "agent", "run this AI coding CLI, such as claude; the words are its prompt")
-	addFlag(cmd, &o.allowDirty, "allow-dirty", "with --workspace git, start despite uncommitted changes")
+	addFlag(cmd, &o.AllowDirty, "allow-dirty", "with --workspace git, start despite uncommitted changes")
 	addFlag(cmd, value[string]{&step.Timeout, durationType, workflow.ParseTime}, "timeout",
 		"timeout per command, such as 30s; a number is in seconds")
 	addFlag(cmd, &step.Retry.Attempts, "retry",
@@ -146,7 +146,7 @@ stderr.`,
 	addFlag(cmd, value[workflow.Halt]{&w.Halt, "when", workflow.ParseHalt}, "halt",
 		"when to stop: never, soon,fail=3, or now,fail=10% (now kills running commands; a percentage counts once "+
 			"10 items have finished)")
-	addFlag(cmd, &o.seed, "seed", "random seed for jitter (0 for a random one)")
+	addFlag(cmd, &o.Seed, "seed", "random seed for jitter (0 for a random one)")
 	addFlag(cmd, &o.keepOrder, "keep-order,k", "print output in item order")
 	addFlag(cmd, func() { step.Interpreter = []string{"sh", "-xc"} }, "verbose,t",
 		"print each command on stderr, before its output")
@@ -236,7 +236,7 @@ func (o *mapOptions) checkWords(lists []string, dashed bool) error {
 // complete fills in what the flags say of the workflow file in other words.
 func (o *mapOptions) complete() {
 	w := &o.short
-	w.Map.MaxParallel, w.Map.Requires, w.Workspace = o.maxParallel, o.fleet.requires, o.settings.workspace
+	w.Map.MaxParallel, w.Map.Requires, w.Workspace = o.MaxParallel, o.fleet.requires, o.settings.workspace
 	switch in := &w.Map.Input; {
 	case o.json != "":
 		in.File = []string{o.json}

@@ -47,12 +47,12 @@ workers could run the items now.`,
 		},
 	}
 	addFormat(con, cmd, term.JSON)
-	addMaxDelay(cmd, &o.maxDelay)
-	addMaxParallel(cmd, &o.maxParallel)
-	addMaxCost(cmd, &o.maxCost)
+	addMaxDelay(cmd, &o.MaxDelay)
+	addMaxParallel(cmd, &o.MaxParallel)
+	addMaxCost(cmd, &o.MaxCost)
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
-	addSince(cmd, &o.since)
+	addSince(cmd, &o.Since)
 	o.fleet.addWorkers(cmd, "plan for the workers of this broker")
 	return cmd
 }
@@ -74,7 +74,7 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 		}
 	}
 	con.hide(w.settings.Mask)
-	c.Settings, c.Dir, c.AllowDirty, c.WorkRoot = w.settings, w.dir, o.allowDirty, workRoot()
+	c.Settings, c.Dir, c.WorkRoot = w.settings, w.dir, workRoot()
 	slots := mapreduce.Slots(c, w.Workflow)
 	space, err := simulate.PlanWorkspace(ctx, c, w.Workflow, slots)
 	if err != nil {
@@ -84,7 +84,7 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	c.Home, c.Since = t.home, o.since
+	c.Home = t.home
 	earlier, note, err := reuse.Compare(c.Reuse(), w.Workflow)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func runPlan(ctx context.Context, con *console, o runOptions) error {
 	if isRefused {
 		p.Items.Refused = strings.TrimPrefix(refused.Reason, "input: ")
 	}
-	p.Cost = simulate.PlanCost(w.Workflow, t.agents, o.maxCost, p.Items)
+	p.Cost = simulate.PlanCost(w.Workflow, t.agents, o.MaxCost, p.Items)
 	printProblems(con, slices.Concat(w.warnings, warnings,
 		t.agents.WarnOfPermissions(w.Workflow, t.claude, agent.ReadsPrompt(t.claude[0]))), "warning: ")
 	con.note(w.elsewhere())

@@ -15,10 +15,6 @@ import (
 // resumeOptions are the flags of resume besides those of all runs.
 type resumeOptions struct {
 	jobOptions
-	// force continues a job that was cancelled.
-	force bool
-	// accept continues a job whose canary or ramp failed.
-	accept bool
 }
 
 // newResumeCommand returns the command that continues a job whose process has ended.
@@ -50,10 +46,10 @@ Exit codes are those of run; 0 if the job had already completed.`,
 	cmd.Flags().Lookup("pool").Usage += " (default: unchanged; none leaves the pool)"
 	addFlag(cmd, &o.replacement, "workflow", "use this workflow file from now on; finished steps must be "+
 		"unchanged")
-	addFlag(cmd, &o.accept, "accept",
+	addFlag(cmd, &o.Accept, "accept",
 		"continue despite a failed canary or ramp step")
-	addFlag(cmd, &o.force, "force", "resume a cancelled job")
-	cmd.Flags().IntVar(&o.maxCrashes, "max-crashes", 2,
+	addFlag(cmd, &o.Force, "force", "resume a cancelled job")
+	cmd.Flags().IntVar(&o.MaxCrashes, "max-crashes", 2,
 		"after this many unexplained crashes while an item ran, run it alone, and dead-letter it after as many "+
 			"more; 0 disables")
 	return cmd
@@ -88,7 +84,6 @@ func runResume(ctx context.Context, con *console, place jobs.Job, o resumeOption
 	}
 	return o.again(ctx, con, place, conclude,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-			c.Force, c.Accept = o.force, o.accept
 			return mapreduce.Resume(ctx, c, place)
 		})
 }

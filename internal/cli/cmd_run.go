@@ -24,18 +24,11 @@ type runOptions struct {
 	jobOptions
 	settings settingOptions
 	path     string
-	// seed is the random seed of jitter. Zero means a random one.
-	seed uint64
-	// maxDelay caps the delays that have no cap of their own. Zero leaves that to the environment.
-	maxDelay time.Duration
 	// dryRun plans in place of running.
 	dryRun bool
-	// allowDirty starts workspaces although the repository has uncommitted changes, which they do not see.
-	allowDirty bool
 	// wait waits for a job of the same workflow, for waitMost at most.
 	wait     bool
 	waitMost time.Duration
-	since    jobs.Since
 }
 
 // newRunCommand returns the command that runs workflows.
@@ -75,14 +68,14 @@ Exit codes:
 	o.add(con, cmd)
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
-	addFlag(cmd, &o.seed, "seed", "random seed for jitter (0 for a random one)")
-	addMaxDelay(cmd, &o.maxDelay)
-	addFlag(cmd, &o.allowDirty, "allow-dirty",
+	addFlag(cmd, &o.Seed, "seed", "random seed for jitter (0 for a random one)")
+	addMaxDelay(cmd, &o.MaxDelay)
+	addFlag(cmd, &o.AllowDirty, "allow-dirty",
 		"start despite uncommitted changes in the repository, which git workspaces do not see")
 	addFlag(cmd, &o.wait, "wait", "if this workflow is running here, start when that job has ended")
 	addFlag(cmd, &o.waitMost, "wait-timeout",
 		"like --wait, but exit with 75 if it still runs after this long")
-	addSince(cmd, &o.since)
+	addSince(cmd, &o.Since)
 	o.addPrint(cmd, "print output in item order (implies --print; also with --group)")
 	addFlag(cmd, &o.dryRun, "dry-run", "same as plan")
 	return cmd
@@ -90,7 +83,7 @@ Exit codes:
 
 // checkedAs returns the configuration that a workflow is checked for before it runs.
 func (o runOptions) checkedAs() mapreduce.Config {
-	c := mapreduce.Config{MaxDelay: o.maxDelay, MaxParallel: o.maxParallel, Since: o.since}
+	c := o.Config
 	c.OnFleet = o.fleet.wanted()
 	return c
 }
@@ -206,8 +199,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked) error {
 		con.note(w.elsewhere())
 	}
 	c := o.config(t)
-	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, w.maxDelay, os.Stdin, w.settings, w.values
-	c.AllowDirty, c.Since = o.allowDirty, o.since
+	c.Dir, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, w.maxDelay, os.Stdin, w.settings, w.values
 	o.clean(ctx, con, t.home)
 	return o.runJob(ctx, con, c, w.Workflow, o.conclude,
 		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {

@@ -87,7 +87,7 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
 	onArgs(con, cmd, o.run)
 	addFormat(con, cmd, term.JSON)
 	o.addPolicy(cmd)
-	addMaxDelay(cmd, &o.maxDelay)
+	addMaxDelay(cmd, &o.MaxDelay)
 	o.settings.add(cmd)
 	addFlag(cmd, &o.failureRate, "failure-rate", "probability that an item's command fails, such as 0.3 or 30%")
 	addFlag(cmd, textFlag(&o.latency), "latency", "command duration: "+simulate.Distribution{}.Forms())
@@ -100,8 +100,8 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "failure-rate")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "latency")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "conflict-rate")
-	o.seed = 1
-	addFlag(cmd, &o.seed, "seed", "random seed")
+	o.Seed = 1
+	addFlag(cmd, &o.Seed, "seed", "random seed")
 	addFlag(cmd, &o.items, "items", "read items from this file instead of the input")
 	addFlag(cmd, &o.at, "at", "simulated start time: 22:00, 2006-01-02, \"2006-01-02 22:00\" or RFC 3339 "+
 		"(default now)")
@@ -162,8 +162,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 		return job, nil, err
 	}
 	c := o.config(t)
-	c.Home, c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = home, w.dir, o.seed, w.maxDelay, os.Stdin,
-		w.settings, w.values
+	c.Home, c.Dir, c.MaxDelay, c.Stdin, c.Settings, c.Values = home, w.dir, w.maxDelay, os.Stdin, w.settings, w.values
 	if w.Map == nil && (o.items != "" || o.chosen != nil) {
 		cleanup()
 		return job, nil, usagef("--items: the workflow has no map")
@@ -212,7 +211,7 @@ func (o simulateOptions) simulate(ctx context.Context, con *console, job simulat
 		o.print(con, end, tally, took)
 	}
 	s := simulation{
-		outcome: end.outcome(code), Began: job.Begin, Seed: o.seed, Counts: tally,
+		outcome: end.outcome(code), Began: job.Begin, Seed: o.Seed, Counts: tally,
 		Took: events.Millis(took), Workflow: job.Workflow.Name,
 	}
 	if o.keep == "" {
@@ -243,7 +242,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == nil {
 		line("no agent costs given: use --cost '$0.05', or cost in the outcomes file")
 	}
-	line("seed %d, simulated in %s; no command was run", o.seed, duration.Format(took.Round(time.Millisecond)))
+	line("seed %d, simulated in %s; no command was run", o.Seed, duration.Format(took.Round(time.Millisecond)))
 	if o.keep != "" {
 		con.next("PRODIGY_HOME=" + quoted(o.keep) + " prodigy report " + e.Job.ID + " -o report.html")
 	}
@@ -253,7 +252,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 func (o simulateOptions) model(begin time.Time) (simulate.Model, error) {
 	m, err := o.outcomeModel(begin)
 	if err == nil && (o.cost != nil || o.tokens != nil) {
-		m = simulate.WithUse{Model: m, Seed: o.seed, Cost: o.cost, Tokens: o.tokens}
+		m = simulate.WithUse{Model: m, Seed: o.Seed, Cost: o.cost, Tokens: o.tokens}
 	}
 	return m, err
 }
@@ -267,12 +266,12 @@ func (o simulateOptions) outcomeModel(begin time.Time) (simulate.Model, error) {
 			return nil, refusef("--outcomes: %w", err)
 		}
 		script, err := simulate.ParseScript(o.outcomes, data)
-		script.Seed, script.Begin = o.seed, begin
+		script.Seed, script.Begin = o.Seed, begin
 		return script, err
 	case o.like != "":
 		return o.logModel()
 	}
-	chance := simulate.Chance{Seed: o.seed, FailureRate: o.failureRate, ConflictRate: o.conflicts}
+	chance := simulate.Chance{Seed: o.Seed, FailureRate: o.failureRate, ConflictRate: o.conflicts}
 	if o.latency != nil {
 		chance.Latency = *o.latency
 	}
@@ -293,7 +292,7 @@ func (o simulateOptions) logModel() (simulate.Model, error) {
 	if w.Map != nil {
 		steps = w.Map.AgentTemplate
 	}
-	l, err := simulate.LogOf(events.Read(place.EventsDir()), steps, o.seed)
+	l, err := simulate.LogOf(events.Read(place.EventsDir()), steps, o.Seed)
 	if err != nil {
 		return nil, &job.FilesError{JobID: place.ID, Err: err}
 	}

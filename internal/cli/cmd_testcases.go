@@ -214,8 +214,8 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 		return nil, 0, err
 	}
 	o := simulateOptions{at: c.At, chosen: c.Items}
-	o.path, o.seed = path, uint64(c.Seed)
-	o.quiet, o.grace, o.maxRetries, o.maxParallel = true, defaultGrace, defaultMaxRetries, c.MaxParallel
+	o.path, o.Seed = path, uint64(c.Seed)
+	o.quiet, o.Grace, o.MaxRetries, o.MaxParallel = true, defaultGrace, defaultMaxRetries, c.MaxParallel
 	o.settings.params, o.settings.args, o.settings.profile = c.Params.Assignments(), c.Args, c.Profile
 	if o.at == "" {
 		o.at = "2030-01-01"

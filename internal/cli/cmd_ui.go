@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -26,16 +27,10 @@ import (
 
 // uiOptions are the flags of ui.
 type uiOptions struct {
+	// Server is filled in by run. Its Token is the content of tokenFile, or a random text without one.
+	web.Server
 	listen    string
 	tokenFile string
-	// token is the content of tokenFile, or a random text without one.
-	token string
-	// hosts are further values of host:port that a browser may ask for.
-	hosts []string
-	// all shows the jobs of all projects.
-	all bool
-	// readOnly disables everything that changes a job.
-	readOnly bool
 }
 
 // shortestToken is the minimum length of a token from a file.
@@ -64,10 +59,10 @@ connect; to --listen on other addresses, also use --token-file.`,
 	addFlag(cmd, &o.tokenFile, "token-file",
 		fmt.Sprintf("read the access token from this file, at least %d characters (default: random)",
 			shortestToken))
-	addFlag(cmd, &o.all, "all", "show jobs of all directories, not only of this project")
-	addFlag(cmd, &o.readOnly, "read-only",
+	addFlag(cmd, &o.Dirs, "all", "show jobs of all directories, not only of this project")
+	addFlag(cmd, &o.ReadOnly, "read-only",
 		"disable all actions")
-	addFlag(cmd, &o.hosts, "host", "allow this additional host:port in the address bar (repeatable)")
+	addFlag(cmd, &o.Hosts, "host", "allow this additional host:port in the address bar (repeatable)")
 	return cmd
 }
 
@@ -78,7 +73,7 @@ func (o *uiOptions) run(ctx context.Context, con *console, _ []string) error {
 		if err != nil {
 			return refusef("--token-file: %w", err)
 		}
-		if o.token = strings.TrimSpace(string(token)); o.token == "" {
+		if o.Token = strings.TrimSpace(string(token)); o.Token == "" {
 			return refusef("--token-file %s is empty", o.tokenFile)
 		}
 	}
@@ -89,26 +84,22 @@ func (o *uiOptions) run(ctx context.Context, con *console, _ []string) error {
 	if err != nil {
 		return refusef("%w", err)
 	}
-	if o.token == "" {
-		o.token = rand.Text()
-	}
-	hosts := append(o.hosts, hostsOf(listener.Addr())...)
-	home, err := homeOf(o.all)
+	o.Token = cmp.Or(o.Token, rand.Text())
+	o.Hosts = append(o.Hosts, hostsOf(listener.Addr())...)
+	home, err := homeOf(o.Dirs)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
+	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", o.Hosts[0], o.Token)
 	con.sayf("Open this address in a browser. Ctrl-C stops the server.")
-	pages := web.Server{
-		Limits: web.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(),
-		ReadOnly: o.readOnly, Dirs: o.all, Data: web.Data{
-			Jobs: home.List, Find: home.Find, Summary: job.Summarize, Explain: explainItem, Items: itemsShown,
-			Report: makeReport, Advice: adviceOf,
-			Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) web.Labels { return labelsInStore(j) },
-			Start: func(j jobs.Job, a web.Action) error { return startCommand(home, j, a) },
-		},
+	o.Limits, o.Version = web.DefaultLimits(), versionText()
+	o.Data = web.Data{
+		Jobs: home.List, Find: home.Find, Summary: job.Summarize, Explain: explainItem, Items: itemsShown,
+		Report: makeReport, Advice: adviceOf,
+		Outputs: conversationsOf, EachItem: eachItem, Labels: func(j jobs.Job) web.Labels { return labelsInStore(j) },
+		Start: func(j jobs.Job, a web.Action) error { return startCommand(home, j, a) },
 	}
-	return untilSignal(ctx, func(ctx context.Context) error { return pages.Serve(ctx, listener) })
+	return untilSignal(ctx, func(ctx context.Context) error { return o.Serve(ctx, listener) })
 }
 
 // check rejects an address that other machines can reach unless a token was given.
@@ -117,10 +108,10 @@ func (o *uiOptions) check() error {
 	if err != nil {
 		return usagef("--listen must be an address and port, such as 127.0.0.1:8080, got %q", o.listen)
 	}
-	if o.token != "" && len(o.token) < shortestToken {
+	if o.Token != "" && len(o.Token) < shortestToken {
 		return usagef("token must be at least %d characters", shortestToken)
 	}
-	if ip := net.ParseIP(host); o.token == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(host); o.Token == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return usagef("--listen %s is reachable from other machines: --token-file is required, with at least "+
 			"%d characters", o.listen, shortestToken)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/web"
 )
 
 // Whoever opens the address that is printed sees the jobs, and the end of the command ends the server.
@@ -61,8 +63,8 @@ func TestOthersAreOnlyLetInWithATokenThatWasChosen(t *testing.T) {
 		{uiOptions{listen: "0.0.0.0:8080"}, false},
 		{uiOptions{listen: ":8080"}, false},
 		{uiOptions{listen: "192.168.1.2:8080"}, false},
-		{uiOptions{listen: "0.0.0.0:8080", token: "short"}, false},
-		{uiOptions{listen: "0.0.0.0:8080", token: "long enough to keep"}, true},
+		{uiOptions{listen: "0.0.0.0:8080", Server: web.Server{Token: "short"}}, false},
+		{uiOptions{listen: "0.0.0.0:8080", Server: web.Server{Token: "long enough to keep"}}, true},
 		{uiOptions{listen: "8080"}, false},
 	} {
 		if err := c.o.check(); (err == nil) != c.ok {

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -22,25 +21,20 @@ import (
 
 // workerOptions are the flags of worker.
 type workerOptions struct {
+	// WorkerOptions are filled in by run: its Slots are zero for the number of CPUs, and its Name is empty for that in the
+	// credentials, else the host's. Grace is how long commands of an earlier worker of this name may take to exit.
+	fleet.WorkerOptions
 	broker brokerOptions
-	// slots is the number of items that run at a time. Zero means the number of CPUs.
-	slots  int
-	labels []string
 	// trust are public keys, besides those that the credentials and the configuration trust.
 	trust []string
-	// name is empty for the name in the credentials, else the host's.
-	name string
-	// dir is where commands run. Empty means the directory of each job.
-	dir string
-	// grace is how long commands of an earlier worker of this name may take to exit.
-	grace time.Duration
 	// disk is an amount as it was written. It is parsed again when the worker starts.
 	disk string
 }
 
 // newWorkerCommand returns the command that runs items for jobs on other machines.
 func newWorkerCommand(con *console) *cobra.Command {
-	o := workerOptions{grace: defaultGrace, disk: "100MB"}
+	o := workerOptions{disk: "100MB"}
+	o.Grace = defaultGrace
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Run a fleet worker",
@@ -58,20 +52,20 @@ signal stops them and returns them to the job, to run on another worker.`,
 	onArgs(con, cmd, o.run)
 	o.broker.add(cmd, "join", "the broker")
 	formerly(cmd, map[string]string{"fleet": "join"}) // as the other commands name it
-	addFlag(cmd, &o.slots, "slots", "maximum number of items to run at a time (default: number of CPUs)")
-	addFlag(cmd, labelsFlag(&o.labels), "label", "worker label, matched by requires (repeatable)")
+	addFlag(cmd, &o.Slots, "slots", "maximum number of items to run at a time (default: number of CPUs)")
+	addFlag(cmd, labelsFlag(&o.Labels), "label", "worker label, matched by requires (repeatable)")
 	addFlag(cmd, &o.trust, "trust",
 		"run only jobs signed with this public key, or one that the credentials trust (repeatable)")
-	addFlag(cmd, &o.name, "name",
+	addFlag(cmd, &o.Name, "name",
 		"unique worker name (default: from its credentials, else the host name)")
-	addFlag(cmd, &o.dir, "dir", "run commands in this directory instead of the job's")
+	addFlag(cmd, &o.Dir, "dir", "run commands in this directory instead of the job's")
 	isAmount := func(text string) error {
 		_, err := parseAmount(text)
 		return err
 	}
 	addFlag(cmd, textIf(&o.disk, "amount", isAmount), "min-free-disk",
 		"accept no items while less than this disk space is free, such as 5GB or 5% (0 disables; Linux only)")
-	addFlag(cmd, &o.grace, "grace",
+	addFlag(cmd, &o.Grace, "grace",
 		"time for leftover commands of a previous worker of this name to exit")
 	return cmd
 }
@@ -105,25 +99,25 @@ func (o *workerOptions) run(ctx context.Context, con *console, _ []string) error
 	}
 	machine, _ := os.Hostname()
 	own := o.broker.found.Name
-	if own != "" && o.name != "" && o.name != own {
-		return refusef("--name %s: these credentials belong to worker %s: omit --name, or use the credentials of %s", o.name,
-			own, o.name)
+	if own != "" && o.Name != "" && o.Name != own {
+		return refusef("--name %s: these credentials belong to worker %s: omit --name, or use the credentials of %s", o.Name,
+			own, o.Name)
 	}
-	name := cmp.Or(o.name, own, machine, "worker")
+	name := cmp.Or(o.Name, own, machine, "worker")
 	if len(name) > longestWorkerName || strings.ContainsFunc(name, unicode.IsControl) ||
 		strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		return usagef("--name %q: at most %d bytes, and neither slashes nor control characters", name, longestWorkerName)
 	}
-	if o.dir != "" {
-		if o.dir, err = filepath.Abs(o.dir); err != nil {
+	if o.Dir != "" {
+		if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 			return err
 		}
-		if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
-			return refusef("--dir: %s is not a directory: create or mount it before starting the worker", o.dir)
+		if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() {
+			return refusef("--dir: %s is not a directory: create or mount it before starting the worker", o.Dir)
 		}
 	}
-	dir := filepath.Join(home.Root, "workers", name)
-	unlock, err := jobs.LockWorker(dir)
+	o.Home = filepath.Join(home.Root, "workers", name)
+	unlock, err := jobs.LockWorker(o.Home)
 	if err != nil {
 		return refusef("%w: choose another --name", err)
 	}
@@ -140,14 +134,12 @@ func (o *workerOptions) run(ctx context.Context, con *console, _ []string) error
 		<-signals
 		cancelKill()
 	}()
-	err = con.backend.Work(kill, fleet.WorkerOptions{
-		Machine: limit.MachineNow,
-		Address: o.broker.found, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
-		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir,
-		Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,
-		Guards:  limit.Guards{MinFreeDisk: disk},
-		Watcher: watcherCommand(), Say: con.sayer(), Drain: drain,
-	})
+	o.Address, o.Version, o.Name = o.broker.found, versionText(), name
+	o.Slots, o.Labels = cmp.Or(o.Slots, runtime.NumCPU()), append(o.Labels, runtime.GOOS+"/"+runtime.GOARCH)
+	o.Environ, o.Watcher = append(os.Environ(), "PRODIGY_NODE="+name), watcherCommand()
+	o.Machine, o.Guards.MinFreeDisk = limit.MachineNow, disk
+	o.Say, o.Drain = con.sayer(), drain
+	err = con.backend.Work(kill, o.WorkerOptions)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -16,9 +16,7 @@ import (
 
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
-	"prodigy/internal/job"
 	"prodigy/internal/jobs"
-	"prodigy/internal/limit"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/reuse"
 	"prodigy/internal/term"
@@ -27,20 +25,11 @@ import (
 
 // jobOptions are the flags of every command that runs a job.
 type jobOptions struct {
+	// Config is what the flags say of the run. The rest of it is filled in when the job begins.
+	mapreduce.Config
 	quiet bool
-	// maxParallel is zero unless it was given.
-	maxParallel int
-	durability  events.Durability
-	// grace is how long running steps may take to finish after a stop.
-	grace time.Duration
-	// stopNow kills running commands when the error policy stops the job.
-	stopNow bool
 	// partialOK makes dead letters and skipped items no reason for another exit code than 0.
 	partialOK bool
-	// exitOutside ends the run outside the windows of the job, which otherwise waits for the next one.
-	exitOutside bool
-	// logSteps records the events of the steps of all items.
-	logSteps bool
 	// print (--print) prints the output of items as they finish.
 	print bool
 	// keepOrder (--keep-order) prints it in the order of the items. A resume then prints that of items that finished
@@ -50,14 +39,6 @@ type jobOptions struct {
 	printsOn bool
 	// ended has what is to be printed of those runs.
 	ended []endedItem
-	// maxRetries is how often a dead letter may be retried.
-	maxRetries int
-	// maxCrashes is for a resume only: how often a run may die while an item runs before that is suspected.
-	maxCrashes int
-	// maxCost (--max-cost) is zero if it was not given.
-	maxCost limit.USD
-	// pool (--pool) shares slots with other jobs on this machine.
-	pool jobs.Pool
 	// joblog (--joblog) is a file with a row for each item, written at the end. Empty means none.
 	joblog string
 	// replacement (--workflow) is the path of another workflow file. Empty keeps the recorded one.
@@ -68,10 +49,8 @@ type jobOptions struct {
 	metricsFile string
 	// telemetry (--otel) exports to OpenTelemetry even if the environment does not say so.
 	telemetry bool
-	// set (--set) has other values for parameters and variables, as NAME=VALUE.
-	set   []string
-	echo  echoOptions
-	fleet fleetOptions
+	echo      echoOptions
+	fleet     fleetOptions
 }
 
 // defaultGrace is how long running steps may take to finish after a stop.
@@ -88,16 +67,16 @@ func (o *jobOptions) add(con *console, cmd *cobra.Command) {
 
 // addRunning gives cmd the flags but for the output format. usual is how it shows what items print without a flag.
 func (o *jobOptions) addRunning(cmd *cobra.Command, usual term.EchoMode) {
-	o.durability = events.Batch
+	o.Durability = events.Batch
 	o.addPolicy(cmd)
 	o.echo.add(cmd, usual)
 	o.fleet.add(cmd)
-	addChoice(cmd, &o.durability, "durability", "when to sync the log to disk",
+	addChoice(cmd, &o.Durability, "durability", "when to sync the log to disk",
 		events.Batch, events.Strict, events.None)
-	addFlag(cmd, &o.grace, "grace", "time for running steps to finish after a stop")
-	addFlag(cmd, poolFlag(&o.pool), "pool",
+	addFlag(cmd, &o.Grace, "grace", "time for running steps to finish after a stop")
+	addFlag(cmd, poolFlag(&o.Pool), "pool",
 		"limit all jobs on this machine with the same pool name to SLOTS items in total, as NAME:SLOTS")
-	addFlag(cmd, &o.logSteps, "log-steps", "record step events for every item")
+	addFlag(cmd, &o.LogSteps, "log-steps", "record step events for every item")
 	addFlag(cmd, value[string]{&o.metricsAt, "address", parseListen}, "metrics",
 		"serve Prometheus metrics at this address while the job runs, such as :9464 (127.0.0.1 unless a host "+
 			"is given); no authentication")
@@ -110,14 +89,14 @@ func (o *jobOptions) addRunning(cmd *cobra.Command, usual term.EchoMode) {
 
 // addPolicy gives cmd the flags that a simulated job has too.
 func (o *jobOptions) addPolicy(cmd *cobra.Command) {
-	o.grace, o.maxRetries = defaultGrace, defaultMaxRetries
+	o.Grace, o.MaxRetries = defaultGrace, defaultMaxRetries
 	addFlag(cmd, &o.quiet, "quiet,q", "print nothing on success")
-	addFlag(cmd, &o.stopNow, "stop-now", "kill running commands when the error policy stops the job")
-	addFlag(cmd, &o.exitOutside, "exit-outside",
+	addFlag(cmd, &o.StopNow, "stop-now", "kill running commands when the error policy stops the job")
+	addFlag(cmd, &o.ExitOutside, "exit-outside",
 		"exit with 75 outside the job's windows instead of waiting")
 	addFlag(cmd, &o.partialOK, "partial-ok", "exit with 0 even if items were dead-lettered or skipped")
-	addMaxCost(cmd, &o.maxCost)
-	addMaxParallel(cmd, &o.maxParallel)
+	addMaxCost(cmd, &o.MaxCost)
+	addMaxParallel(cmd, &o.MaxParallel)
 }
 
 // addPrint gives cmd the flags that print what items print.
@@ -137,22 +116,11 @@ func (o *jobOptions) checkPrint(con *console) error {
 
 // config returns the configuration of a job.
 func (o jobOptions) config(t tools) mapreduce.Config {
-	size, _ := strconv.ParseInt(logFileSize, 10, 64) // zero is the default
-	return mapreduce.Config{
-		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
-		MaxParallel: o.maxParallel,
-		MaxRetries:  o.maxRetries, MaxCost: o.maxCost, Pool: o.pool,
-		Hooks: mapreduce.Hooks{Printing: o.printing()},
-
-		EndConfig: mapreduce.EndConfig{Grace: o.grace, StopNow: o.stopNow, ExitOutside: o.exitOutside},
-		LogConfig: job.LogConfig{
-			Durability: o.durability, LogSteps: o.logSteps,
-			LogFileSize: size,
-		},
-		ResumeConfig:    mapreduce.ResumeConfig{MaxCrashes: o.maxCrashes},
-		RunConfig:       mapreduce.RunConfig{Watcher: watcherCommand()},
-		WorkspaceConfig: mapreduce.WorkspaceConfig{WorkRoot: workRoot()},
-	}
+	c := o.Config
+	c.Home, c.Environ, c.Claude, c.Agents, c.Version = t.home, os.Environ(), t.claude, t.agents, versionText()
+	c.LogFileSize, _ = strconv.ParseInt(logFileSize, 10, 64) // zero is the default
+	c.Printing, c.Watcher, c.WorkRoot = o.printing(), watcherCommand(), workRoot()
+	return c
 }
 
 // workRoot returns the directory of the workspaces of all jobs that PRODIGY_WORK names, made absolute, or "".
@@ -172,13 +140,13 @@ func workRoot() string {
 // agent, or with one that does not say what it costs.
 func (o jobOptions) findTools(w *workflow.Workflow, here func(workflow.StepRef) bool) (tools, error) {
 	t, err := findTools(w, here)
-	if err != nil || o.maxCost == 0 && w.Budget.Job == nil && w.Budget.Item == nil {
+	if err != nil || o.MaxCost == 0 && w.Budget.Job == nil && w.Budget.Item == nil {
 		return t, err
 	}
 	if err := t.agents.CheckBudget(w); err != nil {
 		return t, err
 	}
-	if o.maxCost > 0 && !ai.Runs(w) {
+	if o.MaxCost > 0 && !ai.Runs(w) {
 		return t, refusef("--max-cost: the workflow has no AI agent steps")
 	}
 	return t, nil

@@ -144,7 +144,7 @@ func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job,
 	if err != nil {
 		return err
 	}
-	found, err := resolveAgain(ctx, place, w, replacement, o.set)
+	found, err := resolveAgain(ctx, place, w, replacement, o.Set)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (o jobOptions) again(ctx context.Context, con *console, place jobs.Job,
 			"(use the file with --workflow %s)", path, place.ID, quoted(path))
 	}
 	c := o.config(t)
-	c.Dir, c.Settings, c.Replacement, c.Set = meta.Dir, found, replacement, o.set
+	c.Dir, c.Settings, c.Replacement = meta.Dir, found, replacement
 	return o.runJob(ctx, con, c, w, conclude, do)
 }
 
