@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -97,8 +98,25 @@ func Repair(dir string) (cut int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	_, cut, err = repair(f)
-	return cut, errors.Join(err, f.Close())
+	defer check.Join(&err, f.Close)
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	lines := backward{file: f, begin: info.Size()}
+	text, whole, err := lines.cut()
+	if _, wrong := Decode(text); err != nil || whole && wrong == nil {
+		return 0, check.Unless(err, io.EOF)
+	}
+	end := lines.begin + int64(len(lines.held))
+	if err := errors.Join(f.Truncate(end), f.Sync()); err != nil {
+		return 0, fmt.Errorf("remove the incomplete last line: %w", err)
+	}
+	text, _, err = lines.cut()
+	if _, wrong := Decode(text); err == nil && wrong != nil {
+		err = fmt.Errorf("%s is damaged: the line that ends at byte %d cannot be read", f.Name(), end)
+	}
+	return info.Size() - end, check.Unless(err, io.EOF)
 }
 
 // checkPlace returns an error when a file that is being written is no longer at its path. Then what is
@@ -123,90 +141,23 @@ func checkPlace(f file) error {
 	return nil
 }
 
-// openNewest opens the last of files for appending behind record last, less its torn last line.
-func openNewest(files []string, last int64) (*os.File, error) {
-	before, newest := files[:len(files)-1], files[len(files)-1]
-	if jobs.IsPacked(newest) {
-		// A file behind it is begun.
-		seq, err := lastSeq(newest)
-		if err == nil {
-			err = checkLast(newest, seq, last)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return createFile(nextPath(filepath.Dir(newest), newest, time.Time{}))
+// openNewest opens the last of the files of the log in dir for appending behind record last, less its torn last line.
+func openNewest(dir string, files []string, last int64) (*os.File, error) {
+	newest := files[len(files)-1]
+	if _, err := Repair(dir); err != nil {
+		return nil, err
 	}
-	f, err := os.OpenFile(newest, os.O_RDWR|os.O_APPEND, 0)
+	r, err := Last(dir)
+	if err == nil && r.Seq != last {
+		err = fmt.Errorf("%s ends with record %d, expected %d: another process wrote to it", newest, r.Seq, last)
+	}
 	if err != nil {
 		return nil, err
 	}
-	seq, _, err := repair(f)
-	if err == nil && seq == 0 && len(before) > 0 {
-		seq, err = lastSeq(before[len(before)-1])
+	if jobs.IsPacked(newest) {
+		return createFile(nextPath(dir, newest, time.Time{})) // a file behind it is begun
 	}
-	if err == nil {
-		err = checkLast(newest, seq, last)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-func checkLast(path string, seq, last int64) error {
-	if seq == last {
-		return nil
-	}
-	return fmt.Errorf("%s ends with record %d, expected %d: another process wrote to it", path, seq, last)
-}
-
-// repair cuts a torn or unreadable last line off f. It returns the number of the last record, 0 when there is
-// none, and how many bytes it cut.
-func repair(f *os.File) (seq, cut int64, err error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, 0, err
-	}
-	lines := backward{file: f, begin: info.Size()}
-	text, whole, err := lines.cut()
-	if errors.Is(err, io.EOF) {
-		return 0, 0, nil
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	if r, err := Decode(text); whole && err == nil {
-		return r.Seq, 0, nil
-	}
-	end := lines.begin + int64(len(lines.held))
-	if err := errors.Join(f.Truncate(end), f.Sync()); err != nil {
-		return 0, 0, fmt.Errorf("remove the incomplete last line: %w", err)
-	}
-	cut = info.Size() - end
-	text, _, err = lines.cut()
-	if errors.Is(err, io.EOF) {
-		return 0, cut, nil
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	r, err := Decode(text)
-	if err != nil {
-		return 0, 0, fmt.Errorf("%s is damaged: the line that ends at byte %d cannot be read", f.Name(), end)
-	}
-	return r.Seq, cut, nil
-}
-
-// lastSeq returns the number of the last record in the file at path, which is not the newest.
-func lastSeq(path string) (seq int64, err error) {
-	for l, err := range scanFile(path, behind{}, false, new(seals)) {
-		if err != nil {
-			return 0, err
-		}
-		seq = l.seq
-	}
-	return seq, nil
+	return os.OpenFile(newest, os.O_WRONLY|os.O_APPEND, 0)
 }
 
 // Last returns the last whole record of the log in dir, the zero Record when it has none. A directory without a log

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
+	"slices"
 	"time"
 
 	"prodigy/internal/check"
@@ -29,7 +29,6 @@ func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 			return
 		}
 		f := follower{dir: dir, filter: filter, running: running, limit: q.Limit > 0, kept: ring{size: q.Limit}}
-		defer f.close()
 		if err := f.run(ctx, yield); err != nil && !errors.Is(err, errEnough) {
 			yield(nil, err)
 		}
@@ -65,14 +64,11 @@ type follower struct {
 	ended   bool // the last line ends the job
 	sums    seals
 
-	path   string // of the current file, "" before there is one
-	file   io.ReadCloser
-	lines  *lineReader
-	seq    int64 // of the last line
-	number int   // of the last line in its file
-	offset int64 // behind the last line
-	torn   bool  // an incomplete line follows
-	doubt  bool  // the line that follows was damaged when it was read last
+	path  string // of the current file, as it was before it was compressed; "" before there is one
+	at    behind // the last line
+	seq   int64  // of the last line
+	torn  bool   // an incomplete line follows
+	doubt bool   // the line that follows was damaged when it was read last
 }
 
 // run yields lines until the job ends, ctx does, or the log cannot be read.
@@ -114,25 +110,23 @@ func (f *follower) over() bool {
 	return f.idle > 1 || f.idle > 0 && f.ended && !f.torn
 }
 
-// catchUp yields the lines that there are by now, over all files.
+// catchUp yields the lines that there are by now, over all files. The current one may have been compressed since the
+// last look.
 func (f *follower) catchUp(ctx context.Context, yield func([]byte, error) bool) error {
-	for {
-		newer, err := f.newer()
-		if err != nil {
-			return err
-		}
-		if err := f.drain(ctx, yield); err != nil {
-			return err
-		}
-		if newer == "" {
-			break
-		}
-		if f.torn {
-			return fmt.Errorf("%s:%d: damaged line: incomplete", f.path, f.number+1)
-		}
-		if err := f.open(newer); err != nil {
-			return err
-		}
+	files, err := logFiles(f.dir)
+	if err != nil {
+		return fmt.Errorf("follow the event log: %w", err)
+	}
+	files = slices.DeleteFunc(files, func(path string) bool { return jobs.UnpackedName(path) < f.path })
+	if f.torn = false; len(files) > 0 && jobs.UnpackedName(files[0]) != f.path {
+		f.at = behind{}
+	}
+	inTurn(files, f.at, f.seq, &f.sums, func(l line, wrong error) bool {
+		err = f.take(ctx, l, wrong, yield)
+		return err == nil
+	})
+	if err != nil {
+		return err
 	}
 	f.limit = false
 	if !f.kept.drain(yield) {
@@ -141,90 +135,30 @@ func (f *follower) catchUp(ctx context.Context, yield func([]byte, error) bool) 
 	return nil
 }
 
-// newer returns the log file that comes after the current one, which is then complete, or "". The current one
-// may have been compressed since it was opened.
-func (f *follower) newer() (string, error) {
-	files, err := logFiles(f.dir)
-	if err != nil {
-		return "", fmt.Errorf("follow the event log: %w", err)
+// take yields a line, or looks what is wrong with it.
+func (f *follower) take(ctx context.Context, l line, err error, yield func([]byte, error) bool) error {
+	_, damaged := errors.AsType[*DamagedError](err)
+	switch {
+	case errors.Is(err, ErrTorn):
+		f.torn = true
+		return nil
+	case damaged && !f.doubt:
+		// A resume may have cut off an incomplete line and written another there, between two reads of this one:
+		// look again.
+		f.doubt = true
+		return nil
+	case err != nil:
+		return err
 	}
-	for _, path := range files {
-		if jobs.UnpackedName(path) > f.path {
-			return path, nil
-		}
+	if path := jobs.UnpackedName(l.from.path); path != f.path {
+		f.path, f.at = path, behind{}
 	}
-	return "", nil
-}
-
-// open goes on to the next file of the log.
-func (f *follower) open(path string) error {
-	f.close()
-	file, err := jobs.OpenPacked(path)
-	if err != nil {
-		return fmt.Errorf("follow the event log: %w", err)
+	f.at = behind{l.from.number, f.at.offset + int64(len(l.text)) + 1}
+	f.seq, f.doubt, f.ended = l.seq, false, endsJob(l.text)
+	if err = f.show(l, yield); err == nil && ctx.Err() != nil {
+		err = errEnough
 	}
-	f.path, f.file, f.number, f.offset = jobs.UnpackedName(path), file, 0, 0
-	f.lines = newLineReader(file, f.path, true, &f.sums)
-	return nil
-}
-
-func (f *follower) close() {
-	if f.file != nil {
-		_ = f.file.Close() // only read from
-	}
-}
-
-// drain yields the complete lines up to the end of the current file.
-func (f *follower) drain(ctx context.Context, yield func([]byte, error) bool) error {
-	for f.file != nil {
-		l, err := f.lines.line()
-		if errors.Is(err, io.EOF) {
-			f.torn = false
-			return nil
-		}
-		if err == nil && l.seq != f.seq+1 {
-			err = l.outOfTurn(f.seq)
-		}
-		if errors.Is(err, ErrTorn) {
-			f.torn = true
-			return f.rewind()
-		}
-		// A resume may have cut off an incomplete line and written another there, between two reads of this
-		// one: look again.
-		_, damaged := errors.AsType[*DamagedError](err)
-		if _, plain := f.file.(io.Seeker); damaged && plain && !f.doubt {
-			f.doubt = true
-			return f.rewind()
-		}
-		if err != nil {
-			return err
-		}
-		f.doubt = false
-		f.seq, f.number, f.offset = l.seq, f.lines.number, f.offset+int64(len(l.text))+1
-		f.ended = endsJob(l.text)
-		if err := f.show(l, yield); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return errEnough
-		}
-	}
-	return nil
-}
-
-// rewind goes back to where an incomplete line begins: its rest may come, or a resume cuts it off and writes
-// another there.
-func (f *follower) rewind() error {
-	file, ok := f.file.(io.Seeker)
-	if !ok {
-		return nil // a compressed file does not grow
-	}
-	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
-		return fmt.Errorf("follow the event log: %w", err)
-	}
-	f.lines.in.Reset(f.file)
-	f.lines.number = f.number
-	return nil
+	return err
 }
 
 // show yields the line if it matches.

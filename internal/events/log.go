@@ -102,7 +102,7 @@ func Open(dir, jobID string, last int64, o Options) (_ *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openNewest(files, last)
+	f, err := openNewest(dir, files, last)
 	if err != nil {
 		return nil, err
 	}

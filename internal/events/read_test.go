@@ -359,57 +359,32 @@ func TestFollowSurvivesTheCuttingOfATornLine(t *testing.T) {
 	})
 }
 
-// rewritten is a file that changes after the first read of it.
-type rewritten struct {
-	*os.File
-	change func()
-}
-
-func (g *rewritten) Read(b []byte) (int, error) {
-	n, err := g.File.Read(b)
-	if g.change != nil {
-		g.change()
-		g.change = nil
-	}
-	return n, err
-}
-
 // The reader of a torn line may have read its beginning when a resume cuts it off, and then read the end of what comes in its place. Real
 // damage is still there when it looks again.
 func TestFollowLooksTwiceAtADamagedLine(t *testing.T) {
-	first, torn := numbered(t, 1, JobStarted{}), `{"seq":2,"torn":"`+strings.Repeat("x", 40)
-	for name, replaced := range map[string]string{
-		"cut off": first + numbered(t, 2, JobResumed{}, JobCompleted{}),
-		"damaged": first + strings.Replace(numbered(t, 2, JobResumed{}, JobCompleted{}), `"crc":"`, `"crc":"z`, 1),
-	} {
-		dir := logDir(t, first+torn)
-		path := filepath.Join(dir, "events-0.jsonl")
-		filter, err := newFilter(Query{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := follower{dir: dir, filter: filter}
-		if err := f.open(path); err != nil {
-			t.Fatal(err)
-		}
-		f.file = &rewritten{File: f.file.(*os.File), change: func() {
-			if err := os.WriteFile(path, []byte(replaced), 0o600); err != nil {
-				t.Error(err)
+	sound := numbered(t, 1, JobStarted{}, JobResumed{}, JobCompleted{})
+	first, _, _ := strings.Cut(sound, "\n")
+	for name, later := range map[string]string{"cut off": sound, "damaged": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			dir := logDir(t, first+"\n"+`{"seq":2,"torn":"xxxxxx`+"\n")
+			var got strings.Builder
+			var failed error
+			for text, err := range Follow(t.Context(), dir, Query{}, nil) {
+				if failed = err; err != nil {
+					break
+				}
+				got.Write(append(text, '\n'))
+				if later != "" {
+					time.AfterFunc(pollEvery/2, func() { write(t, filepath.Join(dir, "events-0.jsonl"), []byte(later)) })
+				}
 			}
-		}}
-		f.lines = newLineReader(f.file, path, true, &f.sums)
-		var got strings.Builder
-		err = f.run(t.Context(), func(text []byte, _ error) bool {
-			got.Write(append(text, '\n'))
-			return true
+			if name == "cut off" && (failed != nil || got.String() != later) {
+				t.Errorf("%s: got %q, %v, want all lines", name, got.String(), failed)
+			}
+			if name == "damaged" && (failed == nil || got.String() != first+"\n") {
+				t.Errorf("%s: got %q, %v, want the first line and an error", name, got.String(), failed)
+			}
 		})
-		f.close()
-		if name == "cut off" && (err != nil || got.String() != replaced) {
-			t.Errorf("%s: got %q, %v, want all lines", name, got.String(), err)
-		}
-		if name == "damaged" && (err == nil || got.String() != first) {
-			t.Errorf("%s: got %q, %v, want the first line and an error", name, got.String(), err)
-		}
 	}
 }
 
