@@ -68,7 +68,6 @@ const (
 	firstBackoff = 5 * time.Minute // where the CLI does not say when the limit resets
 	maxBackoff   = time.Hour
 	authWait     = 15 * time.Second // before it is tried once more whether somebody is logged in
-	probeWait    = time.Second      // how often agents that wait ask again while others probe
 	wide         = 16               // agents at once from which on the gate is open
 
 	// an item that meets the limit so often while others succeed needs more than there is
@@ -116,6 +115,9 @@ func (g *Gate) Restore(until time.Time) {
 	g.shut, g.until, g.closings, g.misses, g.allowed = true, until, 1, 1, 1
 }
 
+// EndWait says of a wait that it is over when an agent ends. If that is not heard of, the agent asks again after it.
+const EndWait = 15 * time.Second
+
 // Admit asks for a start. Without one it says how long to wait before asking again. An agent inside another one, which
 // may be the one that all wait for, does not wait until others come through.
 func (g *Gate) Admit(now time.Time, inside bool) (t GateTicket, wait time.Duration) {
@@ -125,7 +127,7 @@ func (g *Gate) Admit(now time.Time, inside bool) (t GateTicket, wait time.Durati
 	case now.Before(g.until):
 		return GateTicket{}, g.until.Sub(now)
 	case g.running >= g.allowed && !inside:
-		return GateTicket{}, probeWait
+		return GateTicket{}, EndWait
 	}
 	g.running++
 	return GateTicket{g.closings}, 0

@@ -55,10 +55,9 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		if err != nil || wait <= 0 {
 			return a.Worker, t, nil, err
 		}
-		// nanoseconds: those that began to wait at once ask in the order of their items
-		wait += time.Duration(a.ItemIndex)
 		k := newParking(a)
-		k.due, k.keeps = time.Now().Add(wait), h.keeps(a, keepSlot)
+		k.keeps, k.forEnd = h.keeps(a, keepSlot), wait == limit.EndWait
+		k.dueInOrder(time.Now().Add(wait))
 		slot, err = h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
 		if err != nil {
 			return 0, t, nil, err

@@ -73,6 +73,17 @@ func (p *pool) wakeResting(now time.Time) {
 	}
 }
 
+// agentEnded has those that wait for the end of an agent ask again.
+func (p *pool) agentEnded(now time.Time) {
+	for _, k := range slices.Concat(p.resting, p.parked) {
+		if k.forEnd {
+			k.dueInOrder(now)
+		}
+	}
+	heap.Init(&p.parked)
+	heap.Init(&p.resting)
+}
+
 // unpark removes an agent that ended while it was parked, because of a timeout. One on a fleet may be parked
 // more than once: its pause may not be over here when its worker has gone on and asks for something else.
 func (p *pool) unpark(token int64) {

@@ -172,6 +172,8 @@ func (p *pool) run(ctx context.Context) {
 			p.control(c)
 		case <-p.fleetSlots.changed:
 			p.fitFleet(time.Now())
+		case <-p.host.starts.ended:
+			p.agentEnded(time.Now())
 		case it, ok := <-p.wanted():
 			p.receive(it, ok)
 		case <-p.source.chosen:

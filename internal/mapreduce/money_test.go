@@ -126,3 +126,25 @@ func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
 		}
 	})
 }
+
+// An agent that waits for money starts when another one gives it back, and not some time later.
+func TestMoneyThatIsFreeAgainIsUsedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bill
+		c := withAgents(t, config(t, func(ctx context.Context, cmd process.Command) (process.Exit, error) {
+			time.Sleep(time.Second / 2)
+			return b.run(ctx, cmd)
+		}))
+		c.MaxCost = limit.FromFloat(0.30)
+		began := time.Now()
+		r := run(t, c, `
+map:
+  input: [0, 1]
+  max_parallel: 2
+  agent_template: [{agent: {prompt: "do ${item_id}", max_cost: 0.30}}]
+`)
+		if took := time.Since(began).Truncate(time.Millisecond); r.Metrics.Successful != 2 || took != 3*time.Second {
+			t.Errorf("two agents of 1.5s, one after the other, took %s with %+v, want 3s", took, r.Metrics)
+		}
+	})
+}

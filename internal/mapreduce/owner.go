@@ -175,7 +175,13 @@ type parking struct {
 
 	// retries means that the agent waits for its own next try, and not for others.
 	retries bool
+
+	// forEnd means that the agent waits until another one has ended.
+	forEnd bool
 }
+
+// dueInOrder has k wait until then. Agents that are due together go on in the order of their items, nanoseconds apart.
+func (k *parking) dueInOrder(then time.Time) { k.due = then.Add(time.Duration(k.index)) }
 
 // newParking returns a wait of an attempt that takes no turn and is over at once.
 func newParking(a *agent.Attempt) *parking {

@@ -20,6 +20,7 @@ type starts struct {
 	gates   map[gateKey]*gate
 	ledger  *limit.Ledger
 	open    map[int64]start // by the ID of their tickets
+	ended   chan struct{}   // gets a value when one of those has ended
 
 	reached bool  // the budget of the job is spent, and that was recorded
 	stop    error // no agent starts any more that has to wait: the job stops
@@ -45,6 +46,7 @@ type start struct {
 // restore begins where the run before ended: gates that it left closed, and what has been spent.
 func (s *starts) restore(presets ai.Set, paused map[string]events.QuotaPaused, b limit.Budget, spent limit.Account) {
 	s.presets, s.gates, s.open = presets, map[gateKey]*gate{}, map[int64]start{}
+	s.ended = make(chan struct{}, 1)
 	for _, e := range paused {
 		g := s.gate(gateKey{e.Pool, e.Model})
 		g.Restore(e.Until)
@@ -89,9 +91,6 @@ func (s *starts) before(ask agent.AgentAsk) []gateKey {
 	return keys
 }
 
-// reservedWait is how often agents that wait for money that others have reserved ask again.
-const reservedWait = time.Second
-
 // admit asks the gates and the ledger at once, so that nobody holds one while it waits for another. Without a
 // ticket it says how long to wait.
 func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.AgentTicket, wait time.Duration,
@@ -109,7 +108,7 @@ func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.Age
 	grant, busy, err := s.ledger.Admit(limit.Ask{Item: item, Step: ask.Step, Max: ask.MaxCost})
 	if busy || err != nil {
 		s.release(st)
-		return t, reservedWait, err
+		return t, limit.EndWait, err // the money that others have reserved
 	}
 	st.grant = grant
 	s.open[grant.ID] = st
@@ -128,5 +127,6 @@ func (s *starts) close(t agent.AgentTicket) (start, bool) {
 	st, ok := s.open[t.ID]
 	delete(s.open, t.ID)
 	s.ledger.Release(t.ID)
+	signal(s.ended)
 	return st, ok
 }
