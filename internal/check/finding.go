@@ -44,13 +44,6 @@ func (f *Findings) Require(ok bool, key, format string, args ...any) {
 	}
 }
 
-// Block adds what is wrong with a block that stands under key, if there is one.
-func Block[T interface{ Check() []Finding }](f *Findings, key string, block *T) {
-	if block != nil {
-		*f = append(*f, Under(key, (*block).Check())...)
-	}
-}
-
 // Linter collects findings about keys that have no effect.
 type Linter struct {
 	Written func(key string) bool // reports whether the block has the key

@@ -28,7 +28,7 @@ type Policy struct {
 
 	// failure rate of finished items, from 0 to 1, above which the job stops once 10 items have finished, or all if
 	// there are fewer; default no limit
-	FailureThreshold *float64 `yaml:"failure_threshold"`
+	FailureThreshold *float64 `yaml:"failure_threshold" range:"0 1"`
 
 	// when failures are reported: at the end, immediately, or in batches; default aggregate
 	ErrorCollection Collection `yaml:"error_collection"`
@@ -150,20 +150,6 @@ func (c *Collection) ReadText(text string) error {
 		return errorCollection("unknown error_collection %q%s", text, check.Hint(text, words, collectionForms))
 	}
 	return nil
-}
-
-// Check returns what is wrong with p as a block of a workflow file. Whether a custom handler exists is not known here.
-func (p Policy) Check() []check.Finding {
-	var found check.Findings
-	found.Require(p.MaxFailures >= 0, "max_failures", "max_failures must be at least 1, got %d", p.MaxFailures)
-	if r := p.FailureThreshold; r != nil {
-		found.Require(*r >= 0 && *r <= 1, "failure_threshold", "failure_threshold must be between 0 and 1, got %v", *r)
-	}
-	check.Block(&found, "quota", p.Quota)
-	check.Block(&found, "retry_ratio", p.RetryRatio)
-	check.Block(&found, "circuit_breaker", p.CircuitBreaker)
-	check.Block(&found, "retry_config", p.RetryConfig)
-	return found
 }
 
 func onItemFailure(format string, args ...any) error {

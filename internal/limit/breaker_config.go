@@ -8,10 +8,10 @@ import (
 
 // BreakerConfig is a circuit_breaker block.
 type BreakerConfig struct {
-	FailureThreshold int           `yaml:"failure_threshold"`  // number of consecutive failures that open it
-	SuccessThreshold int           `yaml:"success_threshold"`  // number of successful probes that close it
-	Timeout          time.Duration `yaml:"timeout"`            // how long it stays open before probing
-	HalfOpenRequests int           `yaml:"half_open_requests"` // maximum number of concurrent probes
+	FailureThreshold int           `yaml:"failure_threshold" least:"1"`  // number of consecutive failures that open it
+	SuccessThreshold int           `yaml:"success_threshold" least:"1"`  // number of successful probes that close it
+	Timeout          time.Duration `yaml:"timeout"`                      // how long it stays open before probing
+	HalfOpenRequests int           `yaml:"half_open_requests" least:"1"` // maximum number of concurrent probes
 
 	// what happens to items while it is open: `reject` dead-letters them without running them, with `wait` they
 	// wait without a slot; default reject, with `per` wait
@@ -41,14 +41,9 @@ func DefaultBreaker() BreakerConfig {
 	}
 }
 
-// Check returns what is wrong with c as a block of a workflow file. An absent block is not checked; an absent
-// key has its default.
+// Check returns what is wrong with c as a block of a workflow file, where an absent key has its default.
 func (c BreakerConfig) Check() []check.Finding {
 	var found check.Findings
-	atLeastOne := func(key string, n int) { found.Require(n >= 1, key, "%s must be at least 1, got %d", key, n) }
-	atLeastOne("failure_threshold", c.FailureThreshold)
-	atLeastOne("success_threshold", c.SuccessThreshold)
-	atLeastOne("half_open_requests", c.HalfOpenRequests)
-	found.Require(c.Timeout > 0, "timeout", "timeout must be more than 0s, not %s", c.Timeout)
+	found.Require(c.Timeout > 0, "timeout", "timeout must be more than 0s, not 0s")
 	return found
 }

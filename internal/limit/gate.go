@@ -41,9 +41,6 @@ func (OnQuota) Words() []string { return check.Words(QuotaPause, QuotaStop, Quot
 // Check returns what is wrong with p as a block of a workflow file.
 func (p QuotaPolicy) Check() []check.Finding {
 	var found check.Findings
-	for name, d := range map[string]*time.Duration{"max_pause": p.MaxPause, "margin": p.Margin, "jitter": p.Jitter} {
-		found.Require(d == nil || *d >= 0, name, "%s must not be negative", name)
-	}
 	share := p.PauseAt
 	found.Require(share == nil || *share > 0 && *share <= 1, "pause_at", "pause_at must be more than 0 and at most 1")
 	return found

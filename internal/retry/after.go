@@ -34,8 +34,7 @@ func (a After) Most() time.Duration { return cmp.Or(a.Max, defaultMaxAfter) }
 // Check returns what is wrong with a as a block of a workflow file.
 func (a After) Check() []check.Finding {
 	var found check.Findings
-	found.Require(a.Max >= 0, "max", "max of retry_after must be more than 0s")
-	err := checkPattern(a.Pattern)
+	err := CheckPattern(a.Pattern)
 	found.Require(err == nil, "pattern", "retry_after: %v", err)
 	return found
 }

@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"time"
 
@@ -227,25 +226,11 @@ func times(d time.Duration, factor float64) time.Duration {
 // Check returns what is wrong with b as a block of a workflow file.
 func (b Backoff) Check() []check.Finding {
 	var found check.Findings
-	_, known := Parameters(b.Strategy)
-	found.Require(known || b.Strategy == "", "strategy", "unknown backoff %q%s",
-		b.Strategy, check.Hint(string(b.Strategy), Strategies(), check.OneOf(Strategies())))
-	for _, p := range []struct {
-		key   string
-		delay *time.Duration
-	}{{"delay", b.Delay}, {"initial", b.Initial}, {"increment", b.Increment}} {
-		found.Require(p.delay == nil || *p.delay >= 0, p.key, "%s must not be negative", p.key)
+	positive := func(key string, factor *float64) {
+		found.Require(factor == nil || *factor > 0, key, "%s must be a number greater than 0", key)
 	}
-	for _, p := range []struct {
-		key    string
-		factor *float64
-	}{{"base", b.Base}, {"multiplier", b.Multiplier}} {
-		above := p.factor == nil || *p.factor > 0 && !math.IsInf(*p.factor, 1)
-		found.Require(above, p.key, "%s must be a number greater than 0", p.key)
-	}
-	for i, d := range b.Delays {
-		found.Require(d >= 0, "delays."+strconv.Itoa(i), "a delay must not be negative")
-	}
+	positive("base", b.Base)
+	positive("multiplier", b.Multiplier)
 	found.Require(b.Base == nil || b.Multiplier == nil, "multiplier",
 		"base and multiplier are aliases; use one")
 	return found
@@ -273,12 +258,6 @@ const (
 	Decorrelated Jitter = "decorrelated"
 )
 
-// jitters are all values but NoJitter.
-var jitters = []Jitter{Proportional, FullJitter, EqualJitter, Decorrelated}
-
-// jitterForms says for messages how a jitter is written.
-const jitterForms = "true, false, full, equal or decorrelated"
-
 // ReadText reads a jitter as it is written in a workflow file: true, false, full, equal or decorrelated.
 func (j *Jitter) ReadText(text string) error {
 	switch text {
@@ -289,7 +268,8 @@ func (j *Jitter) ReadText(text string) error {
 	case string(FullJitter), string(EqualJitter), string(Decorrelated):
 		*j = Jitter(text)
 	default:
-		return check.Finding{Field: "jitter", Message: fmt.Sprintf("unknown jitter %q (want %s)", text, jitterForms)}
+		return check.Finding{Field: "jitter", Message: fmt.Sprintf(
+			"unknown jitter %q (want true, false, full, equal or decorrelated)", text)}
 	}
 	return nil
 }

@@ -8,6 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// jitters are all values but NoJitter.
+var jitters = []Jitter{Proportional, FullJitter, EqualJitter, Decorrelated}
+
 // drawn returns many jittered delays of d under jitter j.
 func drawn(j Jitter, d, previous time.Duration) []time.Duration {
 	p := Default()

@@ -25,46 +25,28 @@ func MatcherNames() []string {
 
 // ReadText reads the name of an error type, which may be written in any case style, as in ServerError or server-error.
 func (m *Matcher) ReadText(name string) error {
-	*m = Matcher{Name: name}
-	for _, known := range MatcherNames() {
+	names := MatcherNames()
+	for _, known := range names {
 		if check.Fold(name) == check.Fold(known) {
-			m.Name = known
-		}
-	}
-	if err := m.Check(); err != nil {
-		return check.Finding{Field: "retry_on", Message: err.Error()}
-	}
-	return nil
-}
-
-// Check returns what is wrong with m, in words for the author of the workflow file.
-func (m Matcher) Check() error {
-	switch {
-	case m.Name != "" && m.Pattern == "" && len(m.ExitCodes) == 0:
-		if slices.Contains(MatcherNames(), m.Name) {
+			*m = Matcher{Name: known}
 			return nil
 		}
-		return fmt.Errorf("unknown matcher %q in retry_on%s", m.Name,
-			check.Hint(m.Name, MatcherNames(), matcherForms()))
-	case m.Name == "" && m.Pattern != "" && len(m.ExitCodes) == 0:
-		return checkPattern(m.Pattern)
-	case m.Name == "" && m.Pattern == "" && len(m.ExitCodes) > 0:
-		return nil
 	}
-	return fmt.Errorf("an entry of retry_on must be one of: %s", matcherForms())
+	forms := strings.Join(names, ", ") + ", {pattern: …} or {exit_code: […]}"
+	wrong := "an entry of retry_on must be one of: " + forms
+	if name != "" {
+		wrong = fmt.Sprintf("unknown matcher %q in retry_on%s", name, check.Hint(name, names, forms))
+	}
+	return check.Finding{Field: "retry_on", Message: wrong}
 }
 
-// checkPattern returns what is wrong with a regular expression, with the part of it that is to blame.
-func checkPattern(expr string) error {
+// CheckPattern returns what is wrong with a regular expression, with the part of it that is to blame.
+func CheckPattern(expr string) error {
 	_, err := regexp.Compile(expr)
 	if bad, ok := errors.AsType[*syntax.Error](err); ok {
 		return fmt.Errorf("invalid regular expression in pattern %q: %s: %s", expr, bad.Code, bad.Expr)
 	}
 	return err
-}
-
-func matcherForms() string {
-	return strings.Join(MatcherNames(), ", ") + ", {pattern: …} or {exit_code: […]}"
 }
 
 // String returns m as it is written in a workflow file.

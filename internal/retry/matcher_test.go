@@ -64,38 +64,32 @@ func TestMatchersRecogniseFailures(t *testing.T) {
 	}
 }
 
-func TestCheckSaysWhatIsWrongWithAMatcher(t *testing.T) {
-	for _, c := range []struct {
-		matcher Matcher
-		want    []string
-	}{
-		{Matcher{Name: "netwrok"}, []string{`"netwrok"`, `did you mean "network"?`}},
-		{Matcher{Name: "Rate_Limit"}, []string{`did you mean "rate_limit"?`}},
-		{Matcher{Name: "somethingelse"}, []string{`unknown matcher "somethingelse" in`, "rate_limit", "{exit_code: […]}"}},
-		{Matcher{Name: "command_failed"}, []string{"unknown matcher"}},
-		{Matcher{Pattern: "a(b"}, []string{`pattern "a(b"`, "missing closing )"}},
-		{Matcher{}, []string{"one of"}},
-		{Matcher{Name: "network", ExitCodes: []int{1}}, []string{"one of"}},
+func TestATextThatIsNoMatcherIsExplained(t *testing.T) {
+	for text, want := range map[string][]string{
+		"netwrok":        {`"netwrok"`, `did you mean "network"?`},
+		"somethingelse":  {`unknown matcher "somethingelse" in`, "rate_limit", "{exit_code: […]}"},
+		"command_failed": {"unknown matcher"},
+		"":               {"one of", "{exit_code: […]}"},
 	} {
-		err := c.matcher.Check()
+		err := new(Matcher).ReadText(text)
 		if err == nil {
-			t.Errorf("%+v: got no error, want one with %q", c.matcher, c.want)
+			t.Errorf("%q: got no error, want one with %q", text, want)
 			continue
 		}
-		for _, want := range c.want {
+		for _, want := range want {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%+v: got %q, want it to contain %q", c.matcher, err, want)
+				t.Errorf("%q: got %q, want it to contain %q", text, err, want)
 			}
 		}
 	}
-	good := []Matcher{{Pattern: "a|b"}, {ExitCodes: []int{1}}}
-	for _, name := range MatcherNames() {
-		good = append(good, Matcher{Name: name})
-	}
-	for _, m := range good {
-		if err := m.Check(); err != nil {
-			t.Errorf("%v: got %v, want no error", m, err)
+	for _, name := range append(MatcherNames(), "RateLimit", "Rate_Limit") {
+		if err := new(Matcher).ReadText(name); err != nil {
+			t.Errorf("%s: got %v, want no error", name, err)
 		}
+	}
+	err := CheckPattern("a(b")
+	if err == nil || !strings.Contains(err.Error(), `pattern "a(b"`) || !strings.Contains(err.Error(), "missing closing )") {
+		t.Errorf("a pattern with a mistake: got %v", err)
 	}
 }
 
@@ -140,7 +134,7 @@ func FuzzMatcherCheck(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		m := Matcher{Pattern: text}
-		_ = m.Check()
+		_ = CheckPattern(text)
 		m.matches(Failure{Message: text})
 		Matcher{Name: text}.matches(Failure{Stderr: text})
 	})

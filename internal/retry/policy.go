@@ -5,7 +5,6 @@ package retry
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +31,7 @@ type Policy struct {
 	Jitter Jitter `yaml:"jitter"`
 
 	// f of `jitter: true`, which draws a delay between d·(1−f) and d·(1+f)
-	JitterFactor float64 `yaml:"jitter_factor"`
+	JitterFactor float64 `yaml:"jitter_factor" range:"0 1"`
 
 	// failures to retry, if any entry matches; default all failures that are not permanent
 	RetryOn []Matcher `yaml:"retry_on"`
@@ -80,38 +79,16 @@ const (
 	Fallback ActionKind = "fallback"
 )
 
-// Check returns what is wrong with p as a block of a workflow file, where an absent key has its value from Default.
+// Check returns what is wrong with p as a block of a workflow file, where an absent key has its value from Default. The
+// blocks in it but for backoff have a Check of their own.
 func (p Policy) Check() []check.Finding {
 	var found check.Findings
 	found.Require(p.Attempts >= 1, "attempts", "attempts must be at least 1, got %d: the first attempt counts too",
 		p.Attempts)
-	found.Require(p.InitialDelay >= 0, "initial_delay", "initial_delay must not be negative")
 	found.Require(p.MaxDelay > 0, "max_delay",
 		"max_delay must be more than 0s, got %s; to retry without delay, set initial_delay to 0s",
 		duration.Format(p.MaxDelay))
-	found.Require(p.Jitter == NoJitter || slices.Contains(jitters, p.Jitter), "jitter", "unknown jitter %q (want %s)",
-		p.Jitter, jitterForms)
-	found.Require(p.JitterFactor >= 0 && p.JitterFactor <= 1, "jitter_factor",
-		"jitter_factor must be between 0 and 1, got %v",
-		p.JitterFactor)
-	found.Require(p.Budget >= 0, "retry_budget", "retry_budget must not be negative")
-	found = append(found, check.Under("backoff", p.Backoff.Check())...)
-	for i, m := range p.RetryOn {
-		err := m.Check()
-		found.Require(err == nil, "retry_on."+strconv.Itoa(i), "%v", err)
-	}
-	check.Block(&found, "retry_after", p.RetryAfter)
-	switch a := p.OnFailure; a.Kind {
-	case "", Stop, Continue:
-	case Fallback:
-		found.Require(a.Command != "", "on_failure",
-			`on_failure: fallback needs a command, as in {fallback: {command: "…"}}`)
-	default:
-		found.Require(false, "on_failure",
-			`unknown on_failure %q (want stop, continue or {fallback: {command: "…"}})`, a.Kind)
-	}
-	check.Block(&found, "circuit_breaker", p.CircuitBreaker)
-	return found
+	return append(found, check.Under("backoff", p.Backoff.Check())...)
 }
 
 // linter collects findings about keys of a policy that have no effect.

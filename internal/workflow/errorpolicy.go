@@ -37,14 +37,9 @@ func (r *reader) errorPolicy(e entry) {
 	r.block("error_policy", e, r.policyKeys())
 }
 
-// checkErrorPolicy checks the policy after all blocks that can hold its keys have been read.
+// checkErrorPolicy checks and completes the policy after all blocks that can hold its keys have been read.
 func (r *reader) checkErrorPolicy() {
 	p := &r.w.ErrorPolicy
-	for _, f := range p.Check() {
-		if written, ok := r.policy[f.Field]; ok && !strings.Contains(f.Field, ".") { // inner blocks were checked when they were read
-			r.fail(written.value, "%s", f.Message)
-		}
-	}
 	if p.OnItemFailure.Kind == errorpolicy.Retry && p.RetryConfig == nil {
 		base := r.basePolicy()
 		p.RetryConfig = &base

@@ -89,9 +89,7 @@ func (r *reader) checkPolicy(p positionedPolicy, n *yaml.Node) {
 		if written, ok := p.at[field]; ok {
 			at = descend(written, rest)
 		}
-		if field != "circuit_breaker" { // which was checked when it was read
-			r.fail(at, "%s", f.Message)
-		}
+		r.fail(at, "%s", f.Message)
 	}
 }
 
@@ -192,7 +190,7 @@ func (r *reader) retryAfter(e entry) (*retry.After, bool) {
 func (r *reader) matcher(e entry) (m retry.Matcher, ok bool) {
 	pattern := func(e entry) {
 		if expr, ok := r.nonBlank(e); ok {
-			if err := (retry.Matcher{Pattern: expr}).Check(); err != nil {
+			if err := retry.CheckPattern(expr); err != nil {
 				r.fail(e.value, "%v", err)
 				return
 			}
@@ -217,8 +215,13 @@ func (r *reader) matcher(e entry) (m retry.Matcher, ok bool) {
 func (r *reader) failureAction(e entry) (retry.FailureAction, bool) {
 	var a retry.FailureAction
 	if e.value.Kind != yaml.MappingNode {
-		var ok bool
-		a.Kind, ok = word(r, e, retry.Stop, retry.Continue, `{fallback: {command: "…"}}`)
+		text, ok := r.text(e)
+		words := []retry.ActionKind{retry.Stop, retry.Continue}
+		if a.Kind = retry.ActionKind(text); ok && !slices.Contains(words, a.Kind) {
+			r.fail(e.value, "unknown %s %q%s", e.name, text,
+				check.Hint(text, words, `stop, continue or {fallback: {command: "…"}}`))
+			return a, false
+		}
 		return a, ok
 	}
 	var form struct {
