@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"prodigy/internal/check"
 	"prodigy/internal/retry"
 )
 
@@ -132,11 +131,6 @@ const (
 	TimeoutFail       TimeoutAction = "fail"               // dead-lettered, and the job stops
 	GracefulTerminate TimeoutAction = "graceful_terminate" // a longer time to clean up, then as TimeoutDLQ
 )
-
-// Words returns what can be written.
-func (TimeoutAction) Words() []string {
-	return check.Words(TimeoutDLQ, TimeoutSkip, TimeoutFail, GracefulTerminate)
-}
 
 // onTimeout returns d with the action that timeout_action names.
 func (m *Machine) onTimeout(d Decision) Decision {

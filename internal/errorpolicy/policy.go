@@ -47,7 +47,7 @@ type Policy struct {
 	// what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` retries it
 	// after all others, while nothing else runs; a failure then is handled like any other. Default as for any
 	// other failure
-	OnOOM OnOOM `yaml:"on_oom"`
+	OnOOM OnOOM `yaml:"on_oom" words:"alone"`
 
 	// what happens when the plan limit of an AI is reached; default items wait until it resets
 	Quota *limit.QuotaPolicy `yaml:"quota"`
@@ -74,9 +74,6 @@ type OnOOM string
 
 // OOMAlone is the one choice of OnOOM, beside none.
 const OOMAlone OnOOM = "alone"
-
-// Words returns what can be written.
-func (OnOOM) Words() []string { return check.Words(OOMAlone) }
 
 // ItemAction is the value of on_item_failure. Handler is set only for custom:<handler>. The zero ItemAction is DLQ.
 type ItemAction struct {

@@ -15,7 +15,7 @@ type BreakerConfig struct {
 
 	// what happens to items while it is open: `reject` dead-letters them without running them, with `wait` they
 	// wait without a slot; default reject, with `per` wait
-	OnOpen OnOpen `yaml:"on_open"`
+	OnOpen OnOpen `yaml:"on_open" words:"reject wait"`
 
 	// string such as `${item.host}`: items with the same value share a circuit breaker, which affects no other
 	// items. Items without a value share one; default one breaker for all items
@@ -29,9 +29,6 @@ const (
 	Reject OnOpen = "reject" // the item is dead-lettered without being run
 	Wait   OnOpen = "wait"   // dispatch is held until the breaker half-opens
 )
-
-// Words returns what can be written.
-func (OnOpen) Words() []string { return check.Words(Reject, Wait) }
 
 // DefaultBreaker returns the configuration of an empty circuit_breaker block.
 func DefaultBreaker() BreakerConfig {

@@ -20,7 +20,7 @@ const (
 
 // QuotaPolicy is the block quota of an error_policy.
 type QuotaPolicy struct {
-	OnQuota OnQuota `yaml:"on_quota"` // what happens when a limit is reached; default pause
+	OnQuota OnQuota `yaml:"on_quota" words:"pause stop fail"` // what happens when a limit is reached; default pause
 
 	// maximum pause: if the limit resets later, the job stops and can be resumed; default 6h
 	MaxPause *time.Duration `yaml:"max_pause"`
@@ -34,9 +34,6 @@ type QuotaPolicy struct {
 	// maximum random extra delay, since others may use the same plan; default 30s
 	Jitter *time.Duration `yaml:"jitter"`
 }
-
-// Words returns what can be written.
-func (OnQuota) Words() []string { return check.Words(QuotaPause, QuotaStop, QuotaFail) }
 
 // Check returns what is wrong with p as a block of a workflow file.
 func (p QuotaPolicy) Check() []check.Finding {

@@ -7,12 +7,11 @@ import (
 	"strconv"
 	"strings"
 
-	"prodigy/internal/check"
 )
 
 // Policy says what is kept of the outputs of steps. The zero Policy stands for the defaults.
 type Policy struct {
-	Keep Keep `yaml:"keep" json:"keep,omitempty"` // which steps' output is kept; default all
+	Keep Keep `yaml:"keep" json:"keep,omitempty" words:"all failed none"` // which steps' output is kept; default all
 
 	// maximum size per run of a step; the middle of longer output is dropped; default 256KiB
 	PerStep Size `yaml:"per_step" json:"per_step,omitempty"`
@@ -30,9 +29,6 @@ const (
 	Failed Keep = "failed" // of steps that failed or were stopped
 	None   Keep = "none"   // of none
 )
-
-// Words returns what can be written.
-func (Keep) Words() []string { return check.Words(All, Failed, None) }
 
 const (
 	defaultPerStep = 256 << 10

@@ -152,9 +152,6 @@ func (l *language) form(t reflect.Type, key string, tag reflect.StructTag) form 
 		return f
 	}
 	words := strings.Fields(tag.Get("words"))
-	if enum, ok := reflect.Zero(t).Interface().(worded); ok {
-		words = enum.Words()
-	}
 	isEnum := t.Kind() == reflect.String && len(words) > 0
 	switch kind := tag.Get("text"); {
 	case t.Kind() == reflect.Pointer:
@@ -683,7 +680,7 @@ func (l *language) stepBreaker() form {
 // Every constant of an enum can be written, and no other word.
 func TestTheWordsOfAnEnumAreItsConstants(t *testing.T) {
 	constants, tagged := map[string][]string{}, map[string][]string{}
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob("../*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -692,6 +689,7 @@ func TestTheWordsOfAnEnumAreItsConstants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		here := filepath.Base(filepath.Dir(name)) + "."
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.ValueSpec:
@@ -700,17 +698,24 @@ func TestTheWordsOfAnEnumAreItsConstants(t *testing.T) {
 					break
 				}
 				if value, ok := n.Values[0].(*ast.BasicLit); ok {
-					constants[of.Name] = append(constants[of.Name], strings.Trim(value.Value, `"`))
+					constants[here+of.Name] = append(constants[here+of.Name], strings.Trim(value.Value, `"`))
 				}
 			case *ast.Field:
 				of := n.Type
 				if list, ok := of.(*ast.ArrayType); ok {
 					of = list.Elt
 				}
-				if name, ok := of.(*ast.Ident); ok && n.Tag != nil {
+				var enum string
+				switch of := of.(type) {
+				case *ast.Ident:
+					enum = here + of.Name
+				case *ast.SelectorExpr:
+					enum = of.X.(*ast.Ident).Name + "." + of.Sel.Name
+				}
+				if n.Tag != nil && enum != "retry.Strategy" { // of which the block with takes some
 					tag := reflect.StructTag(strings.Trim(n.Tag.Value, "`"))
 					if words := strings.Fields(tag.Get("words")); len(words) > 0 {
-						tagged[name.Name] = words
+						tagged[enum] = words
 					}
 				}
 			}

@@ -22,10 +22,6 @@ import (
 
 // Types read themselves, in this order; a pointer is read as what it points to.
 
-// worded is an enum of another package: a text that is one of its words. Enums of this one have them in the tag words.
-// With the tag case:"any" they may be written as per_agent, PerAgent, per-agent or PER_AGENT.
-type worded interface{ Words() []string }
-
 // ownForms is a value that has several forms, or depends on where it stands. read returns false for
 // anything else, after it has told why.
 type ownForms interface{ read(r *reader, e entry) bool }
@@ -55,7 +51,7 @@ type fromText interface{ ReadText(text string) error }
 //	empty:"why not"   what is wrong with a list without elements; {words} stands for those of the enum
 //	element:"a case"  what messages call an element of a list
 //	words:"a b"       the words of an enum
-//	case:"any"        the words of an enum in any style of names
+//	case:"any"        the words of an enum in any style of names: per_agent, PerAgent, per-agent or PER_AGENT
 //
 // A field Pos of type Pos gets the position of the block.
 
@@ -164,8 +160,6 @@ func (r *reader) ownValue(e entry, target any, tag reflect.StructTag) (ok bool) 
 			r.fail(e.value, "%s: %v", e.name, err)
 		}
 		return err == nil
-	case worded:
-		return r.enum(e, v, t.Words(), tag)
 	case fromText:
 		many := v.Kind() == reflect.Map || v.Kind() == reflect.Slice
 		if !many || e.value.Kind == yaml.ScalarNode {

@@ -452,7 +452,7 @@ type Timeouts struct {
 	Commands map[string]time.Duration `yaml:"command_timeouts"`
 
 	// what happens to an item that times out; default as set by `on_item_failure`
-	Action errorpolicy.TimeoutAction `yaml:"timeout_action" case:"any"`
+	Action errorpolicy.TimeoutAction `yaml:"timeout_action" case:"any" words:"dlq skip fail graceful_terminate"`
 
 	// time between SIGTERM and SIGKILL after a timeout; default 5s, and 30s with `graceful_terminate`
 	Cleanup *time.Duration `yaml:"cleanup_grace_period_secs"`
