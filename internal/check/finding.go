@@ -29,11 +29,6 @@ func Words[T ~string](words ...T) []string {
 	return Each(words, func(w T) string { return string(w) })
 }
 
-// Under returns findings about a block as findings about the block that holds it under key.
-func Under(key string, findings []Finding) []Finding {
-	return Each(findings, func(f Finding) Finding { return Finding{key + "." + f.Field, f.Message} })
-}
-
 // Findings collects what is wrong with a block.
 type Findings []Finding
 

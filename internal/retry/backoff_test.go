@@ -246,6 +246,9 @@ func TestCheckFindsEveryNegativeNumber(t *testing.T) {
 			t.Errorf("%s: -3: got %v, want one finding: give it bounds in Check", key, found)
 		}
 	}
+	if found := (Backoff{Base: new(2.0), Multiplier: new(2.0)}).Check(); len(found) != 1 {
+		t.Errorf("both words for the base: got %v, want one finding", found)
+	}
 }
 
 // Worst returns the longest possible delay before each retry, up to the end of the budget. The list has at most 10,000

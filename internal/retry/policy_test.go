@@ -20,9 +20,6 @@ func TestCheckFindsEveryBadField(t *testing.T) {
 	}{
 		"attempts":        {func(p *Policy) { p.Attempts = 0 }, []string{"attempts"}},
 		"delays":          {func(p *Policy) { p.MaxDelay = 0 }, []string{"max_delay"}},
-		"base":            {func(p *Policy) { p.Backoff.Base = new(0.0) }, []string{"backoff.base"}},
-		"multiplier":      {func(p *Policy) { p.Backoff.Multiplier = new(-2.0) }, []string{"backoff.multiplier"}},
-		"both":            {func(p *Policy) { p.Backoff.Base, p.Backoff.Multiplier = new(2.0), new(2.0) }, []string{"backoff.multiplier"}},
 		"no initial wait": {func(p *Policy) { p.InitialDelay = 0 }, nil},
 	} {
 		p := good

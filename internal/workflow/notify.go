@@ -72,9 +72,7 @@ func (v *Receiver) read(r *reader, e entry) bool {
 	if b.has("webhook") && text != "" && !strings.Contains(text, "$") && !webURL().MatchString(text) {
 		r.fail(b.at("webhook"), "webhook must be a URL starting with https:// or http://") // it is not repeated: it may be a secret
 	}
-	if b.has("sign") && b.has("command") {
-		r.fail(b.written["sign"].key, `"sign" is only for a "webhook"`)
-	}
+	r.refuse(b, "sign", b.has("command"), `"sign" is only for a "webhook"`)
 	return true
 }
 

@@ -38,9 +38,7 @@ func (r *reader) parameter(e entry) Parameter {
 	if b == nil {
 		return p
 	}
-	if value != nil && p.Required {
-		r.fail(b.written["required"].key, `"required" and "default" cannot be used together`)
-	}
+	r.refuse(b, "required", p.Required && value != nil, `"required" and "default" cannot be used together`)
 	if p.Type == "" && !b.has("type") {
 		p.Type = typeOf(value)
 	}

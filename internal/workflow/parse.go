@@ -92,14 +92,10 @@ func (r *reader) checkMode(b *block) {
 		r.checkStandard(b)
 		return
 	}
-	if b.has("reduce_when") && !b.has("reduce") && !b.has("merge") {
-		r.fail(b.written["reduce_when"].key, `"reduce_when" requires "reduce" or "merge"`)
-	}
+	r.refuse(b, "reduce_when", !b.has("reduce") && !b.has("merge"), `"reduce_when" requires "reduce" or "merge"`)
 	r.require(b, "map")
-	if commands, ok := b.written["commands"]; ok && b.has("map") {
-		r.fail(commands.key, `%q and "map" cannot be used together: in mapreduce mode steps belong in agent_template`,
-			commands.name)
-	}
+	r.refuse(b, "commands", b.has("map"),
+		`%q and "map" cannot be used together: in mapreduce mode steps belong in agent_template`, b.written["commands"].name)
 }
 
 // checkStandard reports keys that need items.

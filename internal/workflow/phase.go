@@ -159,27 +159,19 @@ func (r *reader) inputSource(e entry, in *Input) {
 	keys.read("delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.readWith(e, in, keys)
 	r.checkInputJob(b.at("job"), in.Job)
-	texts := FormatNamed(in.Format).Texts == TextItems
 	isCSV := func(file string) bool { return FormatOfFile(file) == "csv" }
-	switch ofCSV := in.Format == "csv" || in.Format == "" && slices.ContainsFunc(in.File, isCSV); {
-	case !b.has("delimiter") || ofCSV:
-	case in.Format != "lines":
-		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv" or a .csv file, and "format: lines"`)
-	case in.Delimiter >= utf8.RuneSelf:
+	ofCSV, ofLines := in.Format == "csv" || in.Format == "" && slices.ContainsFunc(in.File, isCSV), in.Format == "lines"
+	r.refuse(b, "delimiter", !ofCSV && !ofLines,
+		`"delimiter" is only for "format: csv" or a .csv file, and "format: lines"`)
+	if ofLines && in.Delimiter >= utf8.RuneSelf {
 		r.fail(b.at("delimiter"), "delimiter of lines must be an ASCII character")
 	}
 	if _, err := regexp.Compile(in.Split); err != nil {
 		r.fail(b.at("split"), "split: %v", err)
 	}
-	if b.has("split") && !texts {
-		r.fail(b.written["split"].key, `"split" is only for "format: lines" or "format: nul"`)
-	}
-	if b.has("select") && !b.has("job") {
-		r.fail(b.written["select"].key, `"select" is only for a "job"`)
-	}
-	if b.has("format") && b.has("job") {
-		r.fail(b.written["format"].key, `"format" is not for a "job": its results are JSON`)
-	}
+	r.refuse(b, "split", FormatNamed(in.Format).Texts != TextItems, `"split" is only for "format: lines" or "format: nul"`)
+	r.refuse(b, "select", !b.has("job"), `"select" is only for a "job"`)
+	r.refuse(b, "format", b.has("job"), `"format" is not for a "job": its results are JSON`)
 }
 
 // checkInputJob reports a text that names no job whose results could be the items.

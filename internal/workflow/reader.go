@@ -363,6 +363,13 @@ func (r *reader) readGuess(b *block, e entry, keys keySet, guess string) {
 	r.problems, r.warnings = problems, warnings
 }
 
+// refuse reports a key of b that is written when it must not be.
+func (r *reader) refuse(b *block, name string, when bool, format string, args ...any) {
+	if e, ok := b.written[name]; ok && when {
+		r.fail(e.key, format, args...)
+	}
+}
+
 // require reports that b has none of the keys, unless an unknown key probably meant one of them.
 func (r *reader) require(b *block, names ...string) {
 	found := func(name string) bool { return b.has(name) || slices.Contains(b.guessed, name) }

@@ -75,13 +75,10 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	if b == nil {
 		return s, nil
 	}
-	if b.has("fail_workflow") && b.has("allow_failure") {
-		r.fail(b.written["fail_workflow"].key,
-			`"allow_failure" and "fail_workflow" cannot be used together: keep "allow_failure"`)
-	}
-	if s.Rate != nil && !(r.inTemplate && r.depth == 1) {
-		r.fail(b.written["rate"].key, `"rate" is only for the steps of agent_template, not for nested steps`)
-	}
+	r.refuse(b, "fail_workflow", b.has("allow_failure"),
+		`"allow_failure" and "fail_workflow" cannot be used together: keep "allow_failure"`)
+	r.refuse(b, "rate", s.Rate != nil && !(r.inTemplate && r.depth == 1),
+		`"rate" is only for the steps of agent_template, not for nested steps`)
 	r.checkKind(b)
 	r.retryOf(&s, b, p)
 	if p.onFailure != nil && s.OnFailure != nil {
@@ -99,12 +96,9 @@ func (r *reader) step(e entry, more keySet) (Step, *block) {
 	if p.captureOutput != nil {
 		r.captureOutput(&s, b, *p.captureOutput)
 	}
-	if b.has("capture_format") && s.Capture == "" && !b.has("capture") && !b.has("capture_output") {
-		r.fail(b.written["capture_format"].key, `"capture_format" requires "capture"`)
-	}
-	if b.has("interpreter") && s.Shell == nil && !b.has("shell") {
-		r.fail(b.written["interpreter"].key, `"interpreter" is only for shell steps`)
-	}
+	r.refuse(b, "capture_format", s.Capture == "" && !b.has("capture") && !b.has("capture_output"),
+		`"capture_format" requires "capture"`)
+	r.refuse(b, "interpreter", s.Shell == nil && !b.has("shell"), `"interpreter" is only for shell steps`)
 	if s.Kind() == "" {
 		s.Shell = &Text{Value: ":", Pos: s.Pos} // which was told; the rest of the step is looked at all the same
 	}

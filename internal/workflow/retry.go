@@ -84,12 +84,7 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 // checkPolicy reports the findings of the policy's own check, each at its value, or at n if that is not written.
 func (r *reader) checkPolicy(p positionedPolicy, n *yaml.Node) {
 	for _, f := range p.policy.Check() {
-		field, rest, _ := strings.Cut(f.Field, ".")
-		at := n
-		if written, ok := p.at[field]; ok {
-			at = descend(written, rest)
-		}
-		r.fail(at, "%s", f.Message)
+		r.fail(cmp.Or(p.at[f.Field], n), "%s", f.Message)
 	}
 }
 
@@ -167,10 +162,14 @@ func (r *reader) parameters(e entry, strategy retry.Strategy, more keySet) (retr
 	if isNull(e.value) {
 		return b, true
 	}
+	if e.value.Kind != yaml.MappingNode {
+		r.wrongType(e, "a mapping")
+		return b, false
+	}
 	names, _ := retry.Parameters(strategy)
 	keys := slices.DeleteFunc(r.fields(&b), func(k key) bool { return !slices.Contains(names, k.name) })
-	read := r.block(string(strategy)+" backoff", e, append(more, keys...))
-	return b, read != nil
+	e.name = string(strategy) + " backoff"
+	return b, r.readWith(e, &b, append(more, keys...)) != nil
 }
 
 // retryAfter reads true, false, or a mapping.
@@ -260,9 +259,8 @@ func (r *reader) callOptions(s *Step, step *block, e entry) {
 	if b == nil {
 		return
 	}
-	if b.has("timeout") && step.has("timeout") {
-		r.fail(b.written["timeout"].key, `"timeout" is set twice: in "with" and in the step (line %d)`,
-			step.written["timeout"].key.Line)
+	if before, twice := step.written["timeout"]; twice {
+		r.refuse(b, "timeout", true, `"timeout" is set twice: in "with" and in the step (line %d)`, before.key.Line)
 	}
 	// Some options have no effect without another.
 	if b.has("backoff") && !b.has("delay") {

@@ -83,10 +83,8 @@ func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 	if config == nil {
 		return
 	}
-	if phase.has("agent_timeout_secs") && config.has("agent_timeout_secs") {
-		r.fail(config.written["agent_timeout_secs"].key,
-			`"agent_timeout_secs" is set twice (also on line %d)`,
-			phase.written["agent_timeout_secs"].key.Line)
+	if before, twice := phase.written["agent_timeout_secs"]; twice {
+		r.refuse(config, "agent_timeout_secs", true, `"agent_timeout_secs" is set twice (also on line %d)`, before.key.Line)
 	}
 	unused := map[TimeoutPolicy]string{PerCommand: "agent_timeout_secs", PerAgent: "command_timeouts"}
 	for _, b := range []*block{phase, config} {
