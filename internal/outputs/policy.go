@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
 )
 
 // Policy says what is kept of the outputs of steps. The zero Policy stands for the defaults.
