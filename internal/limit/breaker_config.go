@@ -38,9 +38,7 @@ func DefaultBreaker() BreakerConfig {
 	}
 }
 
-// Check returns what is wrong with c as a block of a workflow file, where an absent key has its default.
-func (c BreakerConfig) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with c as a block of a workflow file, where an absent key has its default.
+func (c BreakerConfig) Check(found *check.Findings) {
 	found.Require(c.Timeout > 0, "timeout", "timeout must be more than 0s, not 0s")
-	return found
 }

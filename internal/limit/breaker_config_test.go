@@ -9,14 +9,16 @@ import (
 )
 
 func TestDefaultConfigIsSound(t *testing.T) {
-	if got := DefaultBreaker().Check(); len(got) != 0 {
+	var got check.Findings
+	if DefaultBreaker().Check(&got); len(got) != 0 {
 		t.Errorf("findings: got %v, want none", got)
 	}
 }
 
 func TestCheckNamesABadTimeout(t *testing.T) {
-	got := BreakerConfig{}.Check()
-	want := []check.Finding{
+	var got check.Findings
+	BreakerConfig{}.Check(&got)
+	want := check.Findings{
 		{Field: "timeout", Message: "timeout must be more than 0s, not 0s"},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {

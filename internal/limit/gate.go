@@ -35,12 +35,10 @@ type QuotaPolicy struct {
 	Jitter *time.Duration `yaml:"jitter"`
 }
 
-// Check returns what is wrong with p as a block of a workflow file.
-func (p QuotaPolicy) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with p as a block of a workflow file.
+func (p QuotaPolicy) Check(found *check.Findings) {
 	share := p.PauseAt
 	found.Require(share == nil || *share > 0 && *share <= 1, "pause_at", "pause_at must be more than 0 and at most 1")
-	return found
 }
 
 func orElse(d *time.Duration, otherwise time.Duration) time.Duration {

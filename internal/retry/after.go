@@ -31,12 +31,10 @@ const defaultMaxAfter = time.Hour
 // Most returns the longest wait.
 func (a After) Most() time.Duration { return cmp.Or(a.Max, defaultMaxAfter) }
 
-// Check returns what is wrong with a as a block of a workflow file.
-func (a After) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with a as a block of a workflow file.
+func (a After) Check(found *check.Findings) {
 	err := CheckPattern(a.Pattern)
 	found.Require(err == nil, "pattern", "retry_after: %v", err)
-	return found
 }
 
 // Asked returns how long a failed try asks to wait, at most Most. It reports false if none of the texts says

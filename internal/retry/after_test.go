@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 )
 
@@ -88,7 +89,8 @@ func FuzzAsked(f *testing.F) {
 	f.Add("reset 1795176010", `(\d+)`)
 	f.Fuzz(func(t *testing.T, text, pattern string) {
 		a := After{Pattern: pattern, Max: time.Minute}
-		if len(a.Check()) > 0 {
+		var found check.Findings
+		if a.Check(&found); len(found) > 0 {
 			return
 		}
 		if d, ok := a.Asked(noon, text); d < 0 || d > time.Minute || !ok && d != 0 {

@@ -223,9 +223,8 @@ func times(d time.Duration, factor float64) time.Duration {
 	return forever
 }
 
-// Check returns what is wrong with b as a block of a workflow file.
-func (b Backoff) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with b as a block of a workflow file.
+func (b Backoff) Check(found *check.Findings) {
 	positive := func(key string, factor *float64) {
 		found.Require(factor == nil || *factor > 0, key, "%s must be a number greater than 0", key)
 	}
@@ -233,7 +232,6 @@ func (b Backoff) Check() []check.Finding {
 	positive("multiplier", b.Multiplier)
 	found.Require(b.Base == nil || b.Multiplier == nil, "multiplier",
 		"base and multiplier are aliases; use one")
-	return found
 }
 
 // Jitter is the name of a way to randomise delays, so that the items that failed together do not come back together.

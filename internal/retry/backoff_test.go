@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"prodigy/internal/check"
 )
 
 const ms = time.Millisecond
@@ -242,11 +244,13 @@ func TestCheckFindsEveryNegativeNumber(t *testing.T) {
 		var b Backoff
 		reflect.ValueOf(&b).Elem().FieldByIndex(field.Index).Set(reflect.ValueOf(new(-3.0)))
 		key := field.Tag.Get("yaml")
-		if found := b.Check(); len(found) != 1 || found[0].Field != key {
+		var found check.Findings
+		if b.Check(&found); len(found) != 1 || found[0].Field != key {
 			t.Errorf("%s: -3: got %v, want one finding: give it bounds in Check", key, found)
 		}
 	}
-	if found := (Backoff{Base: new(2.0), Multiplier: new(2.0)}).Check(); len(found) != 1 {
+	var found check.Findings
+	if (Backoff{Base: new(2.0), Multiplier: new(2.0)}).Check(&found); len(found) != 1 {
 		t.Errorf("both words for the base: got %v, want one finding", found)
 	}
 }

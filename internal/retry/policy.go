@@ -79,16 +79,14 @@ const (
 	Fallback ActionKind = "fallback"
 )
 
-// Check returns what is wrong with p as a block of a workflow file, where an absent key has its value from Default. The
+// Check finds what is wrong with p as a block of a workflow file, where an absent key has its value from Default. The
 // blocks in it have a Check of their own.
-func (p Policy) Check() []check.Finding {
-	var found check.Findings
+func (p Policy) Check(found *check.Findings) {
 	found.Require(p.Attempts >= 1, "attempts", "attempts must be at least 1, got %d: the first attempt counts too",
 		p.Attempts)
 	found.Require(p.MaxDelay > 0, "max_delay",
 		"max_delay must be more than 0s, got %s; to retry without delay, set initial_delay to 0s",
 		duration.Format(p.MaxDelay))
-	return found
 }
 
 // linter collects findings about keys of a policy that have no effect.

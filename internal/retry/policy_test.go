@@ -4,10 +4,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/check"
 )
 
 func TestDefaultPolicyIsSound(t *testing.T) {
-	if got := Default().Check(); len(got) != 0 {
+	var got check.Findings
+	if Default().Check(&got); len(got) != 0 {
 		t.Errorf("findings: got %v, want none", got)
 	}
 }
@@ -25,7 +28,9 @@ func TestCheckFindsEveryBadField(t *testing.T) {
 		p := good
 		c.change(&p)
 		var got []string
-		for _, f := range p.Check() {
+		var found check.Findings
+		p.Check(&found)
+		for _, f := range found {
 			got = append(got, f.Field)
 		}
 		if diff := cmp.Diff(got, c.want); diff != "" {

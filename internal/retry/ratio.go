@@ -26,9 +26,8 @@ type Ratio struct {
 // SetDefaults sets what a ratio has beside its number.
 func (r *Ratio) SetDefaults() { r.Window, r.Min = time.Minute, 10 }
 
-// Check returns what is wrong with r as a block of a workflow file.
-func (r Ratio) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with r as a block of a workflow file.
+func (r Ratio) Check(found *check.Findings) {
 	switch {
 	case r.Ratio == 0:
 		found.Require(false, "ratio", "retry_ratio: 0 allows only min retries: "+
@@ -43,7 +42,6 @@ func (r Ratio) Check() []check.Finding {
 		"window must be between 1s and 1d, got %s", duration.Format(r.Window))
 	found.Require(r.Min >= 1 && r.Min <= maxFloor, "min",
 		"min must be between 1 and %d, got %d: with 0, retries could wait forever", maxFloor, r.Min)
-	return found
 }
 
 const (

@@ -46,12 +46,10 @@ func (c *CommandLine) ReadText(text string) error {
 	return nil
 }
 
-// Check returns what is wrong with c.
-func (c *AgentConfig) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with c.
+func (c *AgentConfig) Check(found *check.Findings) {
 	found.Require(c.Command == nil || len(c.Command) > 0, "command",
 		"agent.command must be a command line or a list of arguments")
-	return found
 }
 
 // FleetConfig is the block fleet of a configuration. Relative names of files start at the directory of the
@@ -70,12 +68,10 @@ type FleetConfig struct {
 	Trust    []string      `yaml:"trust" text:"filled"`
 }
 
-// Check returns what is wrong with c.
-func (c *FleetConfig) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with c.
+func (c *FleetConfig) Check(found *check.Findings) {
 	found.Require((c.Cert == "") == (c.Key == ""), "",
 		"fleet.cert and fleet.key must be set together")
-	return found
 }
 
 // ReadConfig reads the configuration in a home directory. A missing file is an empty one.

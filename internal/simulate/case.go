@@ -165,49 +165,43 @@ func ParseCases(file string, data []byte) (all Cases, err error) {
 	return all, err
 }
 
-// Check returns what is wrong with all.
-func (all *Cases) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with all.
+func (all *Cases) Check(found *check.Findings) {
 	found.Require(len(all.Cases) > 0, "", "no test cases")
 	names := map[string]bool{}
 	for i, c := range all.Cases {
 		found.Require(!names[c.Name], "cases."+strconv.Itoa(i), "duplicate case name %q", c.Name)
 		names[c.Name] = true
 	}
-	return found
 }
 
 // SetDefaults sets the seed of a case that names none.
 func (c *Case) SetDefaults() { c.Seed = 1 }
 
-// Check returns what is wrong with c.
-func (c *Case) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with c.
+func (c *Case) Check(found *check.Findings) {
 	found.Require(c.Name != "", "", "a case needs a name")
 	found.Require(c.Items == nil || c.ItemsFile == "", "", "items and items_file cannot be used together")
-	return found
 }
 
 // itemStates are what can be expected of an item.
 var itemStates = strings.Fields("success failed skipped rejected pending")
 
-// Check returns what is wrong with e. It puts the types of events in the place of other spellings.
-func (e *expectation) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with e. It puts the types of events in the place of other spellings.
+func (e *expectation) Check(found *check.Findings) {
 	if e.State == "paused" { // as test files of earlier versions have it
 		e.State = jobs.Stopped
 	}
-	requireWord(&found, "state", "state: unknown word", string(e.State),
+	requireWord(found, "state", "state: unknown word", string(e.State),
 		check.Words(jobs.Completed, jobs.Failed, jobs.Stopped))
 	for id, state := range e.Items {
-		requireWord(&found, "items."+id, "items: unknown word", state, itemStates)
+		requireWord(found, "items."+id, "items: unknown word", state, itemStates)
 	}
 	for i, event := range e.Events {
 		name, err := events.TypeNamed(event[eventType])
 		found.Require(err == nil, fmt.Sprintf("events.%d.%s", i, eventType), "events: %v", err)
 		event[eventType] = name
 	}
-	return found
 }
 
 // Observer takes the records of the job of a case, for what is expected of it. The zero Observer has seen none.

@@ -137,15 +137,13 @@ func (s span) has(n int) bool { return n >= s.first && (s.last == 0 || n <= s.la
 // phases are those that commands run in.
 var phases = []string{"setup", "map", "reduce", "merge", phaseVerify, "workspace"}
 
-// Check returns what is wrong with e.
-func (e *Ending) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with e.
+func (e *Ending) Check(found *check.Findings) {
 	found.Require(e.Signal == "" || len(e.Signal) > 3 && e.Signal[:3] == "SIG", "signal",
 		"signal: must be a name such as SIGKILL")
 	known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeClientError),
 		string(retry.TypeCommandFailed))
-	requireWord(&found, "error", "error: unknown type", string(e.Fails), known)
-	return found
+	requireWord(found, "error", "error: unknown type", string(e.Fails), known)
 }
 
 // requireWord adds a finding about a key whose value is written, and is none of the words.
@@ -154,15 +152,15 @@ func requireWord(found *check.Findings, key, unknown, word string, words []strin
 		check.Hint(word, words, check.OneOf(words)))
 }
 
-// Check returns what is wrong with one.
-func (one *rule) Check() []check.Finding {
-	found := check.Findings(one.Ending.Check())
+// Check finds what is wrong with one.
+func (one *rule) Check(found *check.Findings) {
+	one.Ending.Check(found)
 	for key, patterns := range map[string][]string{"item": one.Items, "step": one.Steps} {
 		for _, pattern := range patterns {
 			found.Require(doublestar.ValidatePattern(pattern), key, "%s: invalid pattern %q", key, pattern)
 		}
 	}
-	requireWord(&found, "phase", "phase: unknown phase", one.Phase, phases)
+	requireWord(found, "phase", "phase: unknown phase", one.Phase, phases)
 	found.Require(one.To == 0 || one.To > one.From, "", "to: must be later than from")
 	ofCommand := one.Ending != Ending{} || len(one.Steps) > 0 || one.Phase != "" || one.Try != span{}
 	switch {
@@ -179,7 +177,6 @@ func (one *rule) Check() []check.Finding {
 	}
 	found.Require(one.Resets == 0 || one.Fails == retry.TypeQuota || one.Used > 0 || one.isOfMerges(), "",
 		"resets applies to a plan limit: use it with error: quota or limit_used")
-	return found
 }
 
 // Outcome implements Model.

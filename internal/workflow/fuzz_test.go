@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"prodigy/internal/check"
 )
 
 func FuzzParse(f *testing.F) {
@@ -66,7 +68,11 @@ func checkRead(t *testing.T, w *Workflow) {
 		t.Error("got no steps, want some")
 	}
 	for _, s := range steps {
-		if s.Kind() == "" || s.Timeout < 0 || s.Retry != nil && len(s.Retry.Check()) > 0 {
+		var found check.Findings
+		if s.Retry != nil {
+			s.Retry.Check(&found)
+		}
+		if s.Kind() == "" || s.Timeout < 0 || len(found) > 0 {
 			t.Errorf("got %+v, want a step that can run", s)
 		}
 	}

@@ -26,8 +26,7 @@ func (p *Phase) read(r *reader, e entry) bool {
 			return false
 		}
 	default:
-		r.wrongType(e, "a list of steps or a mapping with commands")
-		return false
+		return r.wrongType(e, "a list of steps or a mapping with commands")
 	}
 	r.require(r.block(e.name, e, r.fields(p)), "commands")
 	return true
@@ -202,8 +201,7 @@ func (r *reader) delimiter(e entry) rune {
 // read keeps the block agents as it is written.
 func (a *AgentPresets) read(r *reader, e entry) bool {
 	if e.value.Kind != yaml.MappingNode {
-		r.wrongType(e, "a mapping of names to presets")
-		return false
+		return r.wrongType(e, "a mapping of names to presets")
 	}
 	keys := keySet(check.Each(PresetKeys(), func(name string) key { return key{name: name, read: func(entry) {}} }))
 	for _, one := range r.entries(e.value) {

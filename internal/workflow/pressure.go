@@ -8,12 +8,10 @@ import (
 // SetDefaults sets the least number of agents.
 func (c *Concurrency) SetDefaults() { c.Min = 1 }
 
-// Check returns what is wrong with c.
-func (c *Concurrency) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with c.
+func (c *Concurrency) Check(found *check.Findings) {
 	found.Require(c.Adapt, "adapt", `concurrency requires "adapt: true"; for a fixed number use max_parallel`)
 	found.Require(!c.Adapt || c.Max == 0 || c.Min <= c.Max, "min", "min must not be more than max, which is %d", c.Max)
-	return found
 }
 
 // read reads a limit as text, or a mapping with one.

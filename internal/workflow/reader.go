@@ -51,13 +51,14 @@ func newReader(file string, data []byte, o ParseOptions) *reader {
 	}
 }
 
-// fail records a problem at n.
-func (r *reader) fail(n *yaml.Node, format string, args ...any) {
-	r.failAt(posOf(n), format, args...)
+// fail records a problem at n. It returns false, for those who report whether they could read a value.
+func (r *reader) fail(n *yaml.Node, format string, args ...any) bool {
+	return r.failAt(posOf(n), format, args...)
 }
 
-func (r *reader) failAt(at Pos, format string, args ...any) {
+func (r *reader) failAt(at Pos, format string, args ...any) bool {
 	r.problems = append(r.problems, r.problem(at, format, args...))
+	return false
 }
 
 // warn records a warning at n.
@@ -71,9 +72,9 @@ func (r *reader) problem(at Pos, format string, args ...any) Problem {
 	return Problem{File: r.file, Line: max(1, at.Line), Col: max(1, at.Col), Message: fmt.Sprintf(format, args...)}
 }
 
-// wrongType records that the value of e has the wrong type.
-func (r *reader) wrongType(e entry, want string) {
-	r.fail(e.value, "%s must be %s, got %s", e.name, want, describe(e.value))
+// wrongType records that the value of e has the wrong type, as fail does.
+func (r *reader) wrongType(e entry, want string) bool {
+	return r.fail(e.value, "%s must be %s, got %s", e.name, want, describe(e.value))
 }
 
 // describe names a value in messages.

@@ -161,11 +161,9 @@ func (i *Interpreter) read(r *reader, e entry) bool {
 		}
 		switch argv := *i; {
 		case argv == nil:
-			r.fail(e.value, "%s is empty", e.name)
-			return false
+			return r.fail(e.value, "%s is empty", e.name)
 		case strings.TrimSpace(argv[0]) == "":
-			r.fail(e.value, "%s: the program name is empty", e.name)
-			return false
+			return r.fail(e.value, "%s: the program name is empty", e.name)
 		}
 		return true
 	}
@@ -175,8 +173,7 @@ func (i *Interpreter) read(r *reader, e entry) bool {
 	}
 	flag := scriptFlag(program)
 	if flag == "" {
-		r.fail(e.value, "interpreter: unknown program %q: list the program and its options, as in [bash, -eu, -c]", program)
-		return false
+		return r.fail(e.value, "interpreter: unknown program %q: list the program and its options, as in [bash, -eu, -c]", program)
 	}
 	*i = Interpreter{program, flag}
 	return true
@@ -185,8 +182,7 @@ func (i *Interpreter) read(r *reader, e entry) bool {
 // constant reports a placeholder in a text that must be the same for all items.
 func (r *reader) constant(e entry, text string) bool {
 	if strings.Contains(text, "${") {
-		r.fail(e.value, "%s must be constant; placeholders are not allowed here", e.name)
-		return false
+		return r.fail(e.value, "%s must be constant; placeholders are not allowed here", e.name)
 	}
 	return true
 }
@@ -252,8 +248,7 @@ func (r *reader) stepsOf(e entry, want, name string, more keySet) (steps []Step)
 // read reads on_exit_code.
 func (all *ExitSteps) read(r *reader, e entry) bool {
 	if e.value.Kind != yaml.MappingNode {
-		r.wrongType(e, "a mapping of exit codes to steps")
-		return false
+		return r.wrongType(e, "a mapping of exit codes to steps")
 	}
 	*all = ExitSteps{}
 	for _, c := range r.entries(e.value) {

@@ -82,9 +82,8 @@ func (w *ReduceWhen) Unmet(successful, total int) string {
 	return ""
 }
 
-// Check returns what is wrong with w.
-func (w *ReduceWhen) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with w.
+func (w *ReduceWhen) Check(found *check.Findings) {
 	for _, c := range w.named() {
 		if c.bound == nil {
 			continue
@@ -94,7 +93,6 @@ func (w *ReduceWhen) Check() []check.Finding {
 			"success_rate: %s must be between 0 and 1, or 0%% and 100%%", written)
 		found.Require(rate || !strings.HasSuffix(written, "%"), c.name, "%s: %v", c.name, noBound(written))
 	}
-	return found
 }
 
 // ReadText reads a comparison such as ">= 0.95" or ">= 95%".

@@ -52,8 +52,7 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 		return d, ok
 	}))
 	if n, err := strconv.Atoi(e.value.Value); err == nil && n > 0 && e.value.Kind == yaml.ScalarNode {
-		r.fail(e.value, "%s must be a mapping, got the number %d (for %d attempts in total use {attempts: %d}, for %d retries {attempts: %d})", e.name, n, n, n, n, n+1)
-		return false
+		return r.fail(e.value, "%s must be a mapping, got the number %d (for %d attempts in total use {attempts: %d}, for %d retries {attempts: %d})", e.name, n, n, n, n, n+1)
 	}
 	for name, why := range not {
 		keys.read(name, func(e entry) {
@@ -83,7 +82,9 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 
 // checkPolicy reports the findings of the policy's own check, each at its value, or at n if that is not written.
 func (r *reader) checkPolicy(p positionedPolicy, n *yaml.Node) {
-	for _, f := range p.policy.Check() {
+	var found check.Findings
+	p.policy.Check(&found)
+	for _, f := range found {
 		r.fail(cmp.Or(p.at[f.Field], n), "%s", f.Message)
 	}
 }
@@ -147,8 +148,7 @@ func (r *reader) backoff(e entry) (retry.Backoff, bool) {
 	}
 	b := r.block("backoff", e, keys)
 	if len(b.written) > 1 {
-		r.fail(e.value, "backoff must have one strategy, got %d", len(b.written))
-		return found, false
+		return found, r.fail(e.value, "backoff must have one strategy, got %d", len(b.written))
 	}
 	if len(b.guessed) == 0 {
 		r.require(b, check.Words(retry.Strategies()...)...)
@@ -163,8 +163,7 @@ func (r *reader) parameters(e entry, strategy retry.Strategy, more keySet) (retr
 		return b, true
 	}
 	if e.value.Kind != yaml.MappingNode {
-		r.wrongType(e, "a mapping")
-		return b, false
+		return b, r.wrongType(e, "a mapping")
 	}
 	names, _ := retry.Parameters(strategy)
 	keys := slices.DeleteFunc(r.fields(&b), func(k key) bool { return !slices.Contains(names, k.name) })
@@ -204,8 +203,7 @@ func (r *reader) matcher(e entry) (m retry.Matcher, ok bool) {
 	})
 	r.require(b, "pattern", "exit_code")
 	if b.has("pattern") && b.has("exit_code") {
-		r.fail(e.value, `an entry of retry_on has both "pattern" and "exit_code": split it into two entries`)
-		return m, false
+		return m, r.fail(e.value, `an entry of retry_on has both "pattern" and "exit_code": split it into two entries`)
 	}
 	return m, m.Pattern != "" || len(m.ExitCodes) > 0
 }
@@ -217,9 +215,8 @@ func (r *reader) failureAction(e entry) (retry.FailureAction, bool) {
 		text, ok := r.text(e)
 		words := []retry.ActionKind{retry.Stop, retry.Continue}
 		if a.Kind = retry.ActionKind(text); ok && !slices.Contains(words, a.Kind) {
-			r.fail(e.value, "unknown %s %q%s", e.name, text,
+			return a, r.fail(e.value, "unknown %s %q%s", e.name, text,
 				check.Hint(text, words, `stop, continue or {fallback: {command: "…"}}`))
-			return a, false
 		}
 		return a, ok
 	}

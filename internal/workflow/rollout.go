@@ -37,28 +37,24 @@ const (
 // SetDefaults sets the rate of a canary that does not name one.
 func (c *Canary) SetDefaults() { c.SuccessRate = new(defaultSuccessRate) }
 
-// Check returns what is wrong with c.
-func (c *Canary) Check() []check.Finding {
-	var found check.Findings
-	checkSuccessRate(&found, c.SuccessRate)
-	return found
+// Check finds what is wrong with c.
+func (c *Canary) Check(found *check.Findings) {
+	checkSuccessRate(found, c.SuccessRate)
 }
 
-// Check returns what is wrong with v.
-func (v *Ramp) Check() []check.Finding {
-	var found check.Findings
-	checkSuccessRate(&found, v.SuccessRate)
+// Check finds what is wrong with v.
+func (v *Ramp) Check(found *check.Findings) {
+	checkSuccessRate(found, v.SuccessRate)
 	for i := 1; i < len(v.Steps); i++ {
 		if step, before := v.Steps[i], v.Steps[i-1]; step <= before {
 			found.Require(false, "steps."+strconv.Itoa(i), "ramp must be increasing: %d follows %d",
 				step, before)
-			return found
+			return
 		}
 	}
 	few := v.Steps != nil && len(v.Steps) < 2 // nil is told already
 	found.Require(!few, "steps", "ramp must have at least two steps, as in [2, 8, 32]; for a single number use max_parallel")
 	found.Require(len(v.Steps) <= maxRampSteps, "steps", "ramp has %d steps, the maximum is %d", len(v.Steps), maxRampSteps)
-	return found
 }
 
 func checkSuccessRate(found *check.Findings, rate *float64) {

@@ -45,8 +45,7 @@ func (r *reader) timeouts(e entry, m *Map) *block {
 func (r *reader) grace(e entry) (time.Duration, bool) {
 	d, ok := r.seconds(e)
 	if ok && d < 0 {
-		r.fail(e.value, "%s cannot be less than 0", e.name)
-		return 0, false
+		return 0, r.fail(e.value, "%s cannot be less than 0", e.name)
 	}
 	return d, ok
 }

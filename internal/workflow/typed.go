@@ -59,7 +59,7 @@ type fromText interface{ ReadText(text string) error }
 type defaulted interface{ SetDefaults() }
 
 // checked is a block that knows what is wrong with it. It cannot tell a key that is absent from one that is zero.
-type checked interface{ Check() []check.Finding }
+type checked interface{ Check(found *check.Findings) }
 
 // value reads e into target, a field with these tags. It reports whether it could. Else the problem is recorded, and
 // target is unchanged.
@@ -234,8 +234,7 @@ func (r *reader) texts(e entry) map[string]string {
 func (r *reader) fromText(e entry, target fromText) bool {
 	if !isScalar(e.value) {
 		want, _ := errors.AsType[check.Want](target.ReadText(""))
-		r.wrongType(e, cmp.Or(string(want), "a string"))
-		return false
+		return r.wrongType(e, cmp.Or(string(want), "a string"))
 	}
 	text, ok := r.text(e)
 	if !ok {
@@ -246,20 +245,18 @@ func (r *reader) fromText(e entry, target fromText) bool {
 	}
 	err := target.ReadText(text)
 	if want, is := errors.AsType[check.Want](err); is {
-		r.wrongType(e, string(want))
-		return false
+		return r.wrongType(e, string(want))
 	}
 	if whole, is := errors.AsType[check.Finding](err); is {
-		r.fail(e.value, "%s", whole.Message)
-		return false
+		return r.fail(e.value, "%s", whole.Message)
 	}
 	switch {
-	case err != nil && strings.TrimSpace(text) == "":
-		r.fail(e.value, "%s is empty", e.name)
-	case err != nil:
-		r.fail(e.value, "%s: %v", e.name, err)
+	case err == nil:
+		return true
+	case strings.TrimSpace(text) == "":
+		return r.fail(e.value, "%s is empty", e.name)
 	}
-	return err == nil
+	return r.fail(e.value, "%s: %v", e.name, err)
 }
 
 // string reads a text of one of the kinds of the tag text.
@@ -287,16 +284,13 @@ func (r *reader) string(e entry, kind string) (string, bool) {
 func (r *reader) bounded(e entry, n float64, tag reflect.StructTag) bool {
 	number := func(text string) float64 { return check.Must(strconv.ParseFloat(text, 64)) }
 	if text := tag.Get("least"); text != "" && n < number(text) {
-		r.fail(e.value, "%s must be at least %s, got %s", e.name, text, e.value.Value)
-		return false
+		return r.fail(e.value, "%s must be at least %s, got %s", e.name, text, e.value.Value)
 	}
 	if text := tag.Get("above"); text != "" && n <= number(text) {
-		r.fail(e.value, "%s must be more than %s", e.name, text)
-		return false
+		return r.fail(e.value, "%s must be more than %s", e.name, text)
 	}
 	if least, most, ok := strings.Cut(tag.Get("range"), " "); ok && !(n >= number(least) && n <= number(most)) {
-		r.fail(e.value, "%s must be between %s and %s, got %s", e.name, least, most, e.value.Value)
-		return false
+		return r.fail(e.value, "%s must be between %s and %s, got %s", e.name, least, most, e.value.Value)
 	}
 	return true
 }
@@ -308,8 +302,7 @@ func (r *reader) list(e entry, target reflect.Value, tag reflect.StructTag) bool
 	case e.value.Kind == yaml.SequenceNode:
 		nodes = e.value.Content
 	case of != "":
-		r.wrongType(e, "a list of "+of)
-		return false
+		return r.wrongType(e, "a list of "+of)
 	}
 	if empty := tag.Get("empty"); empty != "" && len(nodes) == 0 {
 		words := strings.Join(strings.Fields(tag.Get("words")), ", ")
@@ -354,7 +347,9 @@ func (r *reader) readWith(e entry, target any, keys keySet) *block {
 		return b
 	}
 	if t, ok := target.(checked); ok {
-		for _, f := range t.Check() {
+		var found check.Findings
+		t.Check(&found)
+		for _, f := range found {
 			key, rest, _ := strings.Cut(f.Field, ".")
 			r.fail(descend(b.at(key), rest), "%s", f.Message)
 		}

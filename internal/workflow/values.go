@@ -26,12 +26,10 @@ func into[T any](target *T, read func(entry) (T, bool)) func(entry) {
 // text reads a text. A number or a boolean is taken as it is written.
 func (r *reader) text(e entry) (string, bool) {
 	if !isScalar(e.value) {
-		r.wrongType(e, "a string")
-		return "", false
+		return "", r.wrongType(e, "a string")
 	}
 	if strings.ContainsRune(e.value.Value, 0) {
-		r.fail(e.value, "%s contains a NUL character", e.name)
-		return "", false
+		return "", r.fail(e.value, "%s contains a NUL character", e.name)
 	}
 	return e.value.Value, true
 }
@@ -40,8 +38,7 @@ func (r *reader) text(e entry) (string, bool) {
 func (r *reader) nonBlank(e entry) (string, bool) {
 	s, ok := r.text(e)
 	if ok && strings.TrimSpace(s) == "" {
-		r.fail(e.value, "%s is empty", e.name)
-		return "", false
+		return "", r.fail(e.value, "%s is empty", e.name)
 	}
 	return s, ok
 }
@@ -55,16 +52,14 @@ func word[T ~string](r *reader, e entry, words ...T) (T, bool) {
 func (r *reader) oneOf(e entry, words []string) (string, bool) {
 	s, ok := r.text(e)
 	if ok && !slices.Contains(words, s) {
-		r.fail(e.value, "unknown %s %q%s", e.name, s, hint(s, words))
-		return "", false
+		return "", r.fail(e.value, "unknown %s %q%s", e.name, s, hint(s, words))
 	}
 	return s, ok
 }
 
 func (r *reader) boolean(e entry) (v, ok bool) {
 	if !hasTag(e.value, "!!bool") {
-		r.wrongType(e, "true or false")
-		return false, false
+		return false, r.wrongType(e, "true or false")
 	}
 	return strings.EqualFold(e.value.Value, "true"), true
 }
@@ -73,8 +68,7 @@ func (r *reader) boolean(e entry) (v, ok bool) {
 func (r *reader) integer(e entry) (int, bool) {
 	n, err := strconv.Atoi(e.value.Value)
 	if !isNumber(e.value) || err != nil || strconv.Itoa(n) != e.value.Value {
-		r.wrongType(e, "an integer")
-		return 0, false
+		return 0, r.wrongType(e, "an integer")
 	}
 	return n, true
 }
@@ -86,8 +80,7 @@ func (r *reader) number(e entry) (float64, bool) {
 		if strings.HasSuffix(e.value.Value, "%") {
 			want += ", such as 0.5 for 50%"
 		}
-		r.wrongType(e, want)
-		return 0, false
+		return 0, r.wrongType(e, want)
 	}
 	return f, true
 }
@@ -99,16 +92,14 @@ func isNumber(n *yaml.Node) bool {
 // duration reads a duration. A timeout can also be a plain number of seconds, and must be above 0.
 func (r *reader) duration(e entry, timeout bool) (time.Duration, bool) {
 	if !isScalar(e.value) {
-		r.wrongType(e, "a duration")
-		return 0, false
+		return 0, r.wrongType(e, "a duration")
 	}
 	if !timeout {
 		return r.plainDuration(e)
 	}
 	d, ok := r.seconds(e)
 	if ok && d <= 0 {
-		r.fail(e.value, "%s must be more than 0", e.name)
-		return 0, false
+		return 0, r.fail(e.value, "%s must be more than 0", e.name)
 	}
 	return d, ok
 }
@@ -116,8 +107,7 @@ func (r *reader) duration(e entry, timeout bool) (time.Duration, bool) {
 func (r *reader) plainDuration(e entry) (time.Duration, bool) {
 	d, err := duration.Parse(e.value.Value)
 	if err != nil {
-		r.fail(e.value, "%s: %v", e.name, err)
-		return 0, false
+		return 0, r.fail(e.value, "%s: %v", e.name, err)
 	}
 	return d, true
 }
@@ -129,8 +119,7 @@ func (r *reader) seconds(e entry) (time.Duration, bool) {
 	case err != nil || !isNumber(e.value) || strconv.FormatInt(n, 10) != e.value.Value:
 		return r.plainDuration(e)
 	case n > int64(math.MaxInt64/time.Second):
-		r.fail(e.value, "%s: %d seconds is too long", e.name, n)
-		return 0, false
+		return 0, r.fail(e.value, "%s: %d seconds is too long", e.name, n)
 	}
 	return time.Duration(max(n, -1)) * time.Second, true
 }
@@ -179,8 +168,7 @@ func (v *SecondsOrVar) read(r *reader, e entry) (ok bool) {
 		return true
 	}
 	if e.value.Kind == yaml.ScalarNode && strings.HasPrefix(e.value.Value, "$") {
-		r.wrongType(e, `a duration, a number of seconds or "$NAME" of an environment variable`)
-		return false
+		return r.wrongType(e, `a duration, a number of seconds or "$NAME" of an environment variable`)
 	}
 	v.Value, ok = r.duration(e, true)
 	return ok

@@ -133,21 +133,18 @@ func (w *Workspace) read(r *reader, e entry) bool {
 func (r *reader) revision(e entry) (string, bool) {
 	s, ok := r.nonBlank(e)
 	if ok && (strings.HasPrefix(s, "-") || strings.ContainsAny(s, " \n\t")) {
-		r.fail(e.value, "%s: %q is not a commit or branch", e.name, s)
-		return "", false
+		return "", r.fail(e.value, "%s: %q is not a commit or branch", e.name, s)
 	}
 	return s, ok
 }
 
-// Check returns what is wrong with w.
-func (w *Workspace) Check() []check.Finding {
-	var found check.Findings
+// Check finds what is wrong with w.
+func (w *Workspace) Check(found *check.Findings) {
 	for i, dir := range w.Sparse {
 		w.Sparse[i] = path.Clean(dir)
 		inside := !path.IsAbs(dir) && w.Sparse[i] != ".." && !strings.HasPrefix(w.Sparse[i], "../")
 		found.Require(inside, "sparse", "sparse: %q is not a directory of the repository", dir)
 	}
-	return found
 }
 
 // warnOfSharing warns of what reads as if each agent had a workspace of its own, in a file that does not say
