@@ -333,24 +333,22 @@ func (o fleetOptions) run(ctx context.Context, con *console, w *workflow.Workflo
 	for _, pattern := range w.Map.Files {
 		files = append(files, pattern.Value)
 	}
+	stop, abort := context.WithCancelCause(c.Stop)
+	defer abort(nil)
+	c.Stop = stop
+	notify, observe := c.Notice, c.Observe
 	coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
 		Address: o.found, Version: c.Version, Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w),
 		Programs: c.Agents.Programs(w, c.Claude, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards,
 		Dir:    c.Dir,
 		Agents: c.Agents != nil, Layers: layers, Claude: c.Claude, Files: files, Produces: w.Map.Produces,
-		Ended: endedIn(c.Home),
+		Ended: endedIn(c.Home), Abort: abort,
+		// as workers say it, to compare
+		Notice: func(text string) { notify(time.Now().Format(time.TimeOnly) + " " + text) },
 	})
 	if err != nil {
 		return mapreduce.Result{}, err
 	}
-	notify := c.Notice
-	// as workers say it, to compare
-	coordinator.Notify(func(text string) { notify(time.Now().Format(time.TimeOnly) + " " + text) })
-	stop, abort := context.WithCancelCause(c.Stop)
-	defer abort(nil)
-	coordinator.OnAbort(abort)
-	c.Stop = stop
-	observe := c.Observe
 	c.Executor, c.OnFleet, c.Broker = coordinator.Executor, true, fleet.ShownURL(o.found.URL)
 	c.Observe = func(records []events.Record) {
 		coordinator.Persisted(records)

@@ -153,6 +153,9 @@ type JobOptions struct {
 	Ended    func(jobID string) (seed uint64, ended bool)
 	Files    []string        // patterns of the files that workers are sent, if they do not share Dir
 	Produces []workflow.Text // paths of what an item leaves
+
+	Notice func(text string) // takes messages for people
+	Abort  func(cause error) // stops the run
 }
 
 // WorkerOptions are the options of a worker.
@@ -267,10 +270,6 @@ type Leftovers struct {
 type Coordinator interface {
 	// Executor is for mapreduce.Config.
 	Executor(c agent.Config, h agent.Host) mapreduce.Executor
-	// Notify sets the function that gets messages for people.
-	Notify(notice func(text string))
-	// OnAbort sets the function that stops the run, with the reason.
-	OnAbort(stop func(cause error))
 	// Persisted is called with records that are durable, in order.
 	Persisted([]events.Record)
 	// Close ends the part of this process. What still runs goes on.

@@ -103,7 +103,7 @@ func (h *admittingHost) ReleaseAgent(t agent.AgentTicket) { h.released = append(
 // What an agent was admitted with is given back once: by its worker, or when that is lost.
 func TestTheStartsOfALostWorkerAreGivenBack(t *testing.T) {
 	h := &admittingHost{}
-	c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
+	c := quietCoordinator(fleet.JobOptions{Lease: time.Minute})
 	c.host = h
 	c.state.flights[1] = newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{Token: 1}})
 	call := func(method, from string, args callArgs) (result callResult) {

@@ -71,7 +71,7 @@ func TestTheCostOfAgentsIsRecordedWhenTheJobIsStopped(t *testing.T) {
 // An attempt that was given up has cost something too. That of an attempt that the worker never had is not believed.
 func TestTheCostOfAnAttemptThatWasGivenUpIsRecorded(t *testing.T) {
 	host := new(usageHost)
-	c := newCoordinator(fleet.JobOptions{})
+	c := quietCoordinator(fleet.JobOptions{})
 	c.host, c.jobID = host, "job"
 	c.turn(func(s *jobState) {
 		s.ledger.Add(7)
@@ -158,7 +158,7 @@ func TestAWorkerDoesNotAnswerForAnother(t *testing.T) {
 // Answers are kept for some time. What a call costs does not depend on how many there are.
 func TestAnswersAreKeptForSomeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCoordinator(fleet.JobOptions{})
+		c := quietCoordinator(fleet.JobOptions{})
 		asked := 0
 		ask := func() {
 			asked++

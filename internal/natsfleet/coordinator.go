@@ -82,7 +82,8 @@ type jobState struct {
 	mailbox mailbox
 	refuses refusals
 	room    roomTold
-	told    notices
+	// told is what notifyOnce has told, by the digest of its key.
+	told map[string]bool
 }
 
 // mailbox is what reports come by.
@@ -159,7 +160,7 @@ func newCoordinator(o fleet.JobOptions) *coordinator {
 			shared:  shared{data: map[string][]byte{}, specs: map[string]string{}},
 			workers: workerBook{},
 			calls:   callTable{calls: map[callID]*call{}, tickets: map[string][]ticket{}},
-			told:    notices{func(string) {}, func(error) {}, map[string]bool{}},
+			told:    map[string]bool{},
 		},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -202,43 +203,21 @@ func (c *coordinator) turn(f func(s *jobState)) {
 	}
 }
 
-// notices are what people are told of the job.
-type notices struct {
-	notice func(string)
-	stop   func(cause error) // see fleet.Coordinator.OnAbort
-	keys   map[string]bool   // what notifyOnce has told, by the digest of its key
-}
-
-// Notify implements fleet.Coordinator.
-func (c *coordinator) Notify(notice func(string)) {
-	c.turn(func(s *jobState) { s.told.notice = notice })
-}
-
-// OnAbort implements fleet.Coordinator.
-func (c *coordinator) OnAbort(stop func(cause error)) {
-	c.turn(func(s *jobState) { s.told.stop = stop })
-}
-
 // mostKeys is how many keys are remembered. What is told after so many others may be told again.
 const mostKeys = 1000
 
 // notify tells people something. It is not called in a turn: who is told may wait.
-func (c *coordinator) notify(format string, args ...any) {
-	var notice func(string)
-	c.turn(func(s *jobState) { notice = s.told.notice })
-	notice(fmt.Sprintf(format, args...))
-}
+func (c *coordinator) notify(format string, args ...any) { c.o.Notice(fmt.Sprintf(format, args...)) }
 
 // notifyOnce is notify, unless it was called with the same key before.
 func (c *coordinator) notifyOnce(key, format string, args ...any) {
 	key = fleet.Digest([]byte(key)) // it may have what somebody has sent, however long
 	known := false
 	c.turn(func(s *jobState) {
-		keys := s.told.keys
-		if known = keys[key]; !known && len(keys) >= mostKeys {
-			clear(keys)
+		if known = s.told[key]; !known && len(s.told) >= mostKeys {
+			clear(s.told)
 		}
-		keys[key] = true
+		s.told[key] = true
 	})
 	if !known {
 		c.notify(format, args...)
@@ -246,11 +225,7 @@ func (c *coordinator) notifyOnce(key, format string, args ...any) {
 }
 
 // stop asks the run to stop.
-func (c *coordinator) stop(cause error) {
-	var stop func(error)
-	c.turn(func(s *jobState) { stop = s.told.stop })
-	stop(inWords(cause))
-}
+func (c *coordinator) stop(cause error) { c.o.Abort(inWords(cause)) }
 
 // Executor is for mapreduce.Config.
 func (c *coordinator) Executor(k agent.Config, h agent.Host) mapreduce.Executor {

@@ -38,7 +38,7 @@ func TestAStoredReportThatCannotBeTakenYetComesAgainSoon(t *testing.T) {
 			l.Report(report(2), time.Now())
 		},
 	} {
-		c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
+		c := quietCoordinator(fleet.JobOptions{Lease: time.Minute})
 		c.turn(func(s *jobState) {
 			s.flights[1] = newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{Token: 1}})
 			s.ledger.Add(1)
@@ -56,7 +56,7 @@ func TestAStoredReportThatCannotBeTakenYetComesAgainSoon(t *testing.T) {
 // A stopped run does not wait for what workers do not end in time. What they report of it is for the run after it: a worker that is told that it is on disk
 // forgets it, and another one would run the attempt again.
 func TestWhatIsReportedOfADetachedAttemptIsForTheNextRun(t *testing.T) {
-	c := newCoordinator(fleet.JobOptions{})
+	c := quietCoordinator(fleet.JobOptions{})
 	c.turn(func(s *jobState) { s.ledger.Leave(1) })
 	r := fleet.Report{V: fleet.Protocol, Token: 1, Index: 1, Kind: fleet.Ended, Holder: fleet.Holder{Instance: "worker-1"}}
 	m := &storedReport{}
@@ -70,8 +70,8 @@ func TestWhatIsReportedOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 // Whoever reaches the broker can send what is told once of each worker, as often as they like and as much.
 func TestWhatIsToldOnceIsBounded(t *testing.T) {
 	told := 0
-	c := newCoordinator(fleet.JobOptions{})
-	c.Notify(func(string) { told++ })
+	c := quietCoordinator(fleet.JobOptions{})
+	onNotice(c, func(string) { told++ })
 	for i := range 3000 {
 		u := fleet.WorkerMessage{V: fleet.Protocol + 1, WorkerStatus: fleet.WorkerStatus{Instance: strings.Repeat("x", 1000) + strconv.Itoa(i)}}
 		for range 2 {
@@ -79,10 +79,10 @@ func TestWhatIsToldOnceIsBounded(t *testing.T) {
 		}
 	}
 	size := 0
-	for key := range c.state.told.keys {
+	for key := range c.state.told {
 		size += len(key)
 	}
-	if told != 3000 || len(c.state.told.keys) > 1000 || size > 64<<10 {
-		t.Errorf("told %d times, want 3000; %d keys of %d bytes are kept, want at most 1000 of 64 KiB", told, len(c.state.told.keys), size)
+	if told != 3000 || len(c.state.told) > 1000 || size > 64<<10 {
+		t.Errorf("told %d times, want 3000; %d keys of %d bytes are kept, want at most 1000 of 64 KiB", told, len(c.state.told), size)
 	}
 }

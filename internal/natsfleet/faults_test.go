@@ -124,7 +124,7 @@ func TestABrokerThatHasLostItsDiskIsTold(t *testing.T) {
 	f := newField(t)
 	c := f.coordinator()
 	said := new(log)
-	c.Notify(said.add)
+	onNotice(c, said.add)
 	if err := c.open(t.Context(), "job"); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestAJobWithoutWorkersSaysSo(t *testing.T) {
 	f := newField(t)
 	c, coordinator := f.config(nil)
 	said := new(log)
-	coordinator.Notify(func(text string) {
+	onNotice(coordinator, func(text string) {
 		said.add(text)
 		f.worker("a", 2, nil)
 	})
@@ -167,7 +167,7 @@ func TestAJobThatAllWorkersRefuseSaysWhy(t *testing.T) {
 	c, coordinator := f.config(func(o *fleet.JobOptions) { o.Requires, o.Lease = []string{"gpu"}, time.Hour })
 	desk := f.worker("desk", 2, nil)
 	said := new(log)
-	coordinator.Notify(func(text string) {
+	onNotice(coordinator, func(text string) {
 		said.add(text)
 		if strings.HasPrefix(text, "no workers ") {
 			f.worker("lab", 2, func(o *fleet.WorkerOptions) { o.Labels = []string{"gpu"} })
@@ -188,8 +188,8 @@ func TestAJobThatAllWorkersRefuseSaysWhy(t *testing.T) {
 func TestASilentWorkerIsNamed(t *testing.T) {
 	var said []string
 	start := time.Now()
-	c := newCoordinator(fleet.JobOptions{Lease: time.Minute})
-	c.Notify(func(text string) { said = append(said, text) })
+	c := quietCoordinator(fleet.JobOptions{Lease: time.Minute})
+	onNotice(c, func(text string) { said = append(said, text) })
 	dispatcher := fleet.NewDispatcher(time.Minute, 5*time.Second, start)
 	c.state.ledger.Dispatcher = dispatcher
 	words := func(node string, at time.Duration) {

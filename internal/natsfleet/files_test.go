@@ -401,7 +401,7 @@ func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
 			c := of.(*coordinator)
 			t.Cleanup(func() { _ = c.Close() })
 			var causes []error
-			c.OnAbort(func(cause error) { causes = append(causes, cause) })
+			onAbort(c, func(cause error) { causes = append(causes, cause) })
 			if err := c.open(t.Context(), "job"); err != nil {
 				t.Fatal(err)
 			}

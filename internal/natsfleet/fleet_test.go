@@ -150,7 +150,10 @@ func (f *field) worker(name string, slots int, change func(*fleet.WorkerOptions)
 // config returns how a job is run on the fleet, and what closes its part of it.
 func (f *field) config(change func(*fleet.JobOptions)) (mapreduce.Config, fleet.Coordinator) {
 	f.t.Helper()
-	o := fleet.JobOptions{Address: f.address(), Version: "test", Lease: f.lease, Dir: f.root}
+	o := fleet.JobOptions{
+		Address: f.address(), Version: "test", Lease: f.lease, Dir: f.root,
+		Notice: func(text string) { f.t.Log("notice: " + text) }, Abort: func(error) {},
+	}
 	if change != nil {
 		change(&o)
 	}
@@ -158,7 +161,6 @@ func (f *field) config(change func(*fleet.JobOptions)) (mapreduce.Config, fleet.
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c.Notify(func(text string) { f.t.Log("notice: " + text) })
 	return mapreduce.Config{
 		Home: jobs.Home{Root: filepath.Join(f.root, "home")}, Dir: f.root, Environ: os.Environ(), Version: "test",
 		MaxRetries:  3,
@@ -167,6 +169,24 @@ func (f *field) config(change func(*fleet.JobOptions)) (mapreduce.Config, fleet.
 		Hooks:       mapreduce.Hooks{Observe: c.Persisted},
 		LogConfig:   job.LogConfig{Durability: events.Batch},
 	}, c
+}
+
+// quietCoordinator returns a coordinator that is not connected, and tells nobody anything.
+func quietCoordinator(o fleet.JobOptions) *coordinator {
+	o.Notice, o.Abort = func(string) {}, func(error) {}
+	return newCoordinator(o)
+}
+
+// onNotice has another function take the messages for people.
+func onNotice(c fleet.Coordinator, notice func(string)) {
+	of := c.(*coordinator)
+	of.turn(func(*jobState) { of.o.Notice = notice })
+}
+
+// onAbort has another function stop the run.
+func onAbort(c fleet.Coordinator, stop func(error)) {
+	of := c.(*coordinator)
+	of.turn(func(*jobState) { of.o.Abort = stop })
 }
 
 // run runs a workflow to its end.

@@ -43,8 +43,8 @@ func (f *field) full(text string, change func(*fleet.JobOptions), then func(said
 	c, of := f.config(change)
 	stop, abort := context.WithCancelCause(f.t.Context())
 	c.Stop, c.Grace = stop, 100*time.Millisecond
-	of.OnAbort(abort)
-	of.Notify(said.add)
+	onAbort(of, abort)
+	onNotice(of, said.add)
 	f.doing.Go(func() {
 		if !f.untilRunning(2) { // the slots of its worker
 			abort(nil)
@@ -155,7 +155,7 @@ func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
 	c, of := f.config(func(o *fleet.JobOptions) {
 		o.Files, o.Produces = []string{"in.txt"}, []workflow.Text{{Value: "made-${item}"}}
 	})
-	of.Notify(said.add)
+	onNotice(of, said.add)
 	if err := os.WriteFile(filepath.Join(f.root, "in.txt"), []byte("sent"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -215,9 +215,9 @@ func TestWhyTheBrokerKeepsNothing(t *testing.T) {
 // A run says when the broker refuses things for longer than a moment, and when it does no more; it stops when it is to.
 func TestARunSaysWhatTheBrokerRefuses(t *testing.T) {
 	said, began := new(log), time.Now()
-	c := newCoordinator(fleet.JobOptions{Patience: 20 * time.Second})
-	c.Notify(said.add)
-	c.OnAbort(func(cause error) { said.add("stop: " + cause.Error()) })
+	c := quietCoordinator(fleet.JobOptions{Patience: 20 * time.Second})
+	onNotice(c, said.add)
+	onAbort(c, func(cause error) { said.add("stop: " + cause.Error()) })
 	for _, step := range []struct {
 		after   time.Duration
 		refused bool
@@ -254,7 +254,7 @@ func TestARunSaysWhatTheBrokerRefuses(t *testing.T) {
 // A broker that is away holds the job back, which its log knows, and so status.
 func TestTheLogKnowsThatTheBrokerIsAway(t *testing.T) {
 	host := &toldHost{}
-	c := newCoordinator(fleet.JobOptions{})
+	c := quietCoordinator(fleet.JobOptions{})
 	c.host = host
 	m, began := &monitoring{coordinator: c}, time.Now()
 	for _, after := range []time.Duration{0, shortAbsence - 1, shortAbsence, 2 * shortAbsence} {
@@ -330,7 +330,7 @@ func TestALossIsNoticedWhileTheBrokerIsFull(t *testing.T) {
 	c := of.(*coordinator)
 	c.slow.tendEvery = every(c.o.Lease)
 	aborted := make(chan error, 1)
-	c.OnAbort(func(cause error) { aborted <- cause })
+	onAbort(c, func(cause error) { aborted <- cause })
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
 	ended := make(chan error, 1)
 	c.Submit(t.Context(), attemptAt(f, 1, "true"), func(_ *agent.Attempt, _ agent.Outcome, err error) { ended <- err })

@@ -43,7 +43,7 @@ func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
 			f.worker("large", 1, nil)
 			notices := new(log)
 			k, coordinator := f.config(func(o *fleet.JobOptions) { o.Guards = c.job })
-			coordinator.Notify(notices.add)
+			onNotice(coordinator, notices.add)
 			f.whenRunning(func() {
 				nodes, err := (Backend{}).Nodes(t.Context(), f.address())
 				if err != nil {

@@ -139,7 +139,7 @@ func TestABrokerWithoutALeaderIsAskedAgain(t *testing.T) {
 			{"it never has one", []error{none}, none, leaderTime},
 		} {
 			began, n := time.Now(), 0
-			err := newCoordinator(fleet.JobOptions{}).provided(t.Context(), func(context.Context) error {
+			err := quietCoordinator(fleet.JobOptions{}).provided(t.Context(), func(context.Context) error {
 				n++
 				return c.answers[min(n, len(c.answers))-1]
 			})
@@ -156,7 +156,7 @@ func TestACoordinatorThatComesBackTooLateGoes(t *testing.T) {
 	f.lease = 2 * time.Second
 	first, second := f.coordinator(), f.coordinator()
 	aborted := make(chan error, 1)
-	first.OnAbort(func(cause error) { aborted <- cause })
+	onAbort(first, func(cause error) { aborted <- cause })
 	if err := first.open(t.Context(), "job"); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestABrokerThatStaysAwayPausesTheJob(t *testing.T) {
 	stop, abort := context.WithCancelCause(t.Context())
 	c.Stop = stop
 	c.Grace = time.Hour // nobody can be told to end anything, so that nobody is waited for
-	of.OnAbort(abort)
+	onAbort(of, abort)
 	_, port, err := net.SplitHostPort(f.broker.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -126,7 +126,7 @@ func TestAWorkerRecordsOnlyWhatHappensInItsAttempt(t *testing.T) {
 	f := newField(t)
 	c, of := f.config(nil)
 	told := new(log)
-	of.Notify(told.add)
+	onNotice(of, told.add)
 	p := f.puppet(of.(*coordinator))
 	sent := []events.Event{
 		events.StepSkipped{ItemID: "item_2", Phase: "reduce", Step: "s", When: "false"},
@@ -220,7 +220,7 @@ func TestACoordinatorThatHasLostItsJobAnswersNoCalls(t *testing.T) {
 // What an agent has used that this run leaves to the next one is for the next run: an answer would have the worker forget it.
 func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCoordinator(fleet.JobOptions{})
+		c := quietCoordinator(fleet.JobOptions{})
 		c.host = new(usageHost)
 		life, end := context.WithCancel(t.Context())
 		c.life = life
@@ -256,7 +256,7 @@ func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 // What an agent has used is charged to the attempt that the worker has, whatever the worker says.
 func TestUsageIsOfTheAttemptThatTheWorkerHas(t *testing.T) {
 	h := new(usageHost)
-	c := newCoordinator(fleet.JobOptions{})
+	c := quietCoordinator(fleet.JobOptions{})
 	c.host = h
 	one := &flight{Attempt: &agent.Attempt{ID: "job/item_1/2", Assignment: agent.Assignment{
 		Token:  1,
@@ -315,7 +315,7 @@ func TestMembersThatNobodyWroteAreIgnored(t *testing.T) {
 	if err := os.WriteFile(path, []byte("job\n=1\n+GOOD-1\n+EVIL-x\n+EVIL\n:7 GOOD\n:8 evil \n:9\n+LEFT-1\n-LEFT-1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := newCoordinator(fleet.JobOptions{})
+	c := quietCoordinator(fleet.JobOptions{})
 	c.members.path = path
 	if err := c.openMembers("job", true); err != nil {
 		t.Fatal(err)
@@ -331,7 +331,7 @@ func TestAWorkerThatCannotBeNotedIsTold(t *testing.T) {
 	f := newField(t)
 	c := f.coordinator()
 	said := new(log)
-	c.Notify(said.add)
+	onNotice(c, said.add)
 	if err := c.open(t.Context(), "job"); err != nil {
 		t.Fatal(err)
 	}

@@ -382,7 +382,7 @@ func TestAnAttemptThatCannotBeTakenOverStopsTheRun(t *testing.T) {
 	c := f.coordinator()
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
 	var why error
-	c.OnAbort(func(cause error) { why = cause })
+	onAbort(c, func(cause error) { why = cause })
 	c.slow.opening.Do(func() { c.slow.unopened = errors.New("the file is gone") })
 	a := attemptAt(f, 1, "true")
 	a.Adopted = true
@@ -406,8 +406,8 @@ func assign(t *testing.T, l *fleet.Ledger, instance string, round, token int64) 
 // An attempt that workers take and forget without a word is not sent to them for ever.
 func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
 	stopped := make(chan error, 1)
-	f, c := new(field), newCoordinator(fleet.JobOptions{Lease: time.Minute})
-	c.OnAbort(func(cause error) { stopped <- cause })
+	f, c := new(field), quietCoordinator(fleet.JobOptions{Lease: time.Minute})
+	onAbort(c, func(cause error) { stopped <- cause })
 	c.state.flights[1] = newFlight(t.Context(), &agent.Attempt{Assignment: agent.Assignment{ItemID: "item_7"}})
 	c.turn(func(s *jobState) { s.ledger.Add(1) })
 	for round := range int64(fleet.MostTimes + 1) {

@@ -176,7 +176,7 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.reload()
-	c := newCoordinator(fleet.JobOptions{Address: f.as("coordinator.yml")})
+	c := quietCoordinator(fleet.JobOptions{Address: f.as("coordinator.yml")})
 	signer, err := newSigner(c.o.Sign)
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
 
 	_, joined := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
 	of, said := joined.(*coordinator), new(log)
-	of.Notify(said.add)
+	onNotice(of, said.add)
 	if err := of.open(t.Context(), "job"); err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func TestAJobThatIsNotSignedIsRefused(t *testing.T) {
 	a := f.worker("a", 2, trusting)
 	c, coordinator := f.config(nil)
 	told := new(log)
-	coordinator.Notify(told.add)
+	onNotice(coordinator, told.add)
 	stop, cancel := context.WithCancelCause(t.Context())
 	c.Stop = stop
 	f.doing.Go(func() {

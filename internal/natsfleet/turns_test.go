@@ -169,7 +169,7 @@ func (askingHost) StepTurn(context.Context, *agent.Attempt, agent.StepTurn, bool
 
 // A coordinator that comes back is asked by attempts that it does not know yet.
 func TestACallWaitsForTheAttemptsThatTheRunBeforeLeft(t *testing.T) {
-	c := newCoordinator(fleet.JobOptions{})
+	c := quietCoordinator(fleet.JobOptions{})
 	c.host, c.state.awaited = askingHost{}, map[string]bool{"job/item_1/1": true}
 	answered := make(chan error, 1)
 	go func() {
