@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/agent"
+	"prodigy/internal/events"
 )
 
 // Ledger is the account that a coordinator keeps of the attempts that are out: which report counts, what each worker is
@@ -60,8 +60,9 @@ type Ending struct {
 // LostAttempt is an attempt that was given up since its worker was silent. Its worker may come back and say how it
 // has ended.
 type LostAttempt struct {
-	agent.Attempt        // without what is large in it
-	Instance      string // that had it; empty if that is not known
+	events.AttemptID
+	Token    int64
+	Instance string // that had it; empty if that is not known
 
 	recorded bool // its AgentLost is on disk
 }

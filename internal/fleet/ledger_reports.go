@@ -103,10 +103,7 @@ func (l *Ledger) Lose(a *agent.Attempt) (Holder, bool) {
 	if !ok {
 		return h, false
 	}
-	lost := LostAttempt{Instance: h.Instance}
-	lost.ID, lost.CorrelationID, lost.JobID, lost.Phase = a.ID, a.CorrelationID, a.JobID, a.Phase
-	lost.ItemID, lost.ItemIndex, lost.Number, lost.Token = a.ItemID, a.ItemIndex, a.Number, a.Token
-	l.lost[a.Token] = &lost
+	l.lost[a.Token] = &LostAttempt{AttemptID: a.AttemptID(), Token: a.Token, Instance: h.Instance}
 	l.order = append(l.order, a.Token)
 	if len(l.order) > mostLost {
 		delete(l.lost, l.order[0])

@@ -315,22 +315,22 @@ func (c *coordinator) recordUsage(q fleet.Call, f *flight, args callArgs) error 
 	if err != nil || !ok {
 		return err
 	}
-	var a *agent.Attempt
+	var of events.AttemptID
 	left := false
 	if f != nil {
-		a = f.Attempt
+		of = f.AttemptID()
 	} else {
 		c.turn(func(s *jobState) {
 			if lost := s.ledger.LostOf(q.Token, q.From); lost != nil {
-				a = &lost.Attempt
+				of = lost.AttemptID
 			}
 			left = s.ledger.Left(q.Token)
 		})
 	}
 	switch {
-	case a != nil:
-		e.ItemID, e.ItemIndex, e.Phase, e.AgentID, e.Attempt = a.ItemID, a.ItemIndex, "", a.ID, a.Number
-		c.host.RecordUsage(a, c.ours(args.Agent), e)
+	case of.AgentID != "":
+		e.ItemID, e.ItemIndex, e.Phase, e.AgentID, e.Attempt = of.ItemID, of.ItemIndex, "", of.AgentID, of.Attempt
+		c.host.RecordUsage(&agent.Attempt{}, c.ours(args.Agent), e)
 		return nil
 	case left: // to the next run, which is not said before this one ends
 		<-c.life.Done()

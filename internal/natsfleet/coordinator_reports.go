@@ -282,7 +282,7 @@ func (c *coordinator) dropped(r fleet.Report, why string) {
 // emitLate records the end of an attempt that was given up before.
 func (c *coordinator) emitLate(l fleet.LostAttempt, r fleet.Report) {
 	e := events.AgentEndedLate{
-		AttemptID: l.AttemptID(), Token: l.Token,
+		AttemptID: l.AttemptID, Token: l.Token,
 		Node: r.Holder.Node, Slot: r.Holder.Slot,
 	}
 	switch {
@@ -298,7 +298,7 @@ func (c *coordinator) emitLate(l fleet.LostAttempt, r fleet.Report) {
 	if r.Outcome != nil && r.Kind == fleet.Ended {
 		e.DurationMS = events.Millis(r.Outcome.Duration)
 	}
-	c.host.Emit(&l.Attempt, e)
+	c.host.Emit(&agent.Attempt{}, e)
 }
 
 // progress hears which step an attempt is at.

@@ -22,7 +22,7 @@ func (h *lateHost) Emit(a *agent.Attempt, e events.Event) {
 	if l, ok := e.(events.AgentEndedLate); ok {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.late = append(h.late, fmt.Sprintf("%s %d on %s: %s", a.ID, l.Token, l.Node, l.Outcome))
+		h.late = append(h.late, fmt.Sprintf("%s %d on %s: %s", l.AgentID, l.Token, l.Node, l.Outcome))
 	}
 }
 
