@@ -81,7 +81,7 @@ var allowed = map[string][]string{
 	"internal/duration":    {},
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests and lab/chaos
 
-	"internal/shell/template":  {"check", "process", "rawjson", "shell", "mvdan.cc/sh/v3", "github.com/bmatcuk/doublestar/v4"},
+	"internal/shell/template":  {"check", "filter", "process", "rawjson", "shell", "mvdan.cc/sh/v3", "github.com/bmatcuk/doublestar/v4"},
 	"internal/testenv/scripts": {"testenv", "github.com/rogpeppe/go-internal"}, // for tests
 
 	"internal/rawjson": {"github.com/go-json-experiment/json"},

@@ -37,14 +37,7 @@ func (c *compiler) condition(s *step, n template.Names) *condition {
 
 // holds reports whether the condition is met. A term without a value is null.
 func (c *condition) holds(r template.Resolver) (bool, error) {
-	operands := make([]filter.Value, len(c.terms))
-	for i, t := range c.terms {
-		var err error
-		if operands[i], err = t.operand(r); err != nil {
-			return false, err
-		}
-	}
-	return c.parsed.Holds(func(i int) filter.Value { return operands[i] }), nil
+	return c.parsed.Holds(func(i int) (filter.Value, error) { return c.terms[i].operand(r) })
 }
 
 func (t term) operand(r template.Resolver) (filter.Value, error) {
@@ -52,12 +45,6 @@ func (t term) operand(r template.Resolver) (filter.Value, error) {
 		text, err := t.text.Bind(r)
 		return filter.Untyped(text), err
 	}
-	v, ok, err := t.single.Value(r)
-	if !ok || err != nil {
-		return filter.Value{}, err
-	}
-	if doc, ok := v.Document(); ok {
-		return filter.ValueOf(doc), nil
-	}
-	return filter.Untyped(v.String()), nil
+	v, _, err := t.single.Operand(r)
+	return v, err
 }

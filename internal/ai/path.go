@@ -2,13 +2,11 @@ package ai
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/check"
 	"prodigy/internal/rawjson"
 )
 
@@ -38,11 +36,6 @@ func splitPath(written string) (pick string, rest path) {
 		return pick, nil
 	}
 	return pick, parsePath(below)
-}
-
-// jsonText returns s as a JSON string.
-func jsonText(s string) string {
-	return string(check.Must(json.Marshal(strings.ToValidUTF8(s, "\uFFFD"))))
 }
 
 // in returns the value that p leads to, or nil.

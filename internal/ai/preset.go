@@ -24,6 +24,7 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/filter"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -415,7 +416,7 @@ func (p *Pick) UnmarshalYAML(n *yaml.Node) error {
 		default:
 			want := value.Value
 			if value.Tag == "!!str" {
-				want = jsonText(want)
+				want = string(rawjson.Of(want))
 			}
 			p.fields = append(p.fields, fieldTest{path: parsePath(key), want: filter.ValueOf([]byte(want))})
 		}

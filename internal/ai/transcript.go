@@ -124,8 +124,7 @@ func (t *Transcript) document(doc []byte) {
 
 func (t *Transcript) part(s *Shown, part []byte) {
 	for name, want := range s.If {
-		if raw := parsePath(name).in(part); raw == nil ||
-			!filter.ValueOf(raw).Equal(filter.ValueOf([]byte(jsonText(want)))) {
+		if !filter.ValueOf(parsePath(name).in(part)).Equal(filter.ValueOf(rawjson.Of(want))) {
 			return
 		}
 	}

@@ -5,6 +5,7 @@ package duration
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -48,19 +49,10 @@ func Parse(s string) (time.Duration, error) {
 // pair cuts one number and its unit off s. A number too large for uint64 becomes the largest one.
 func pair(s string) (n uint64, unit time.Duration, rest string, ok bool) {
 	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
-	for _, c := range []byte(s[:digits]) {
-		if n > (math.MaxUint64-9)/10 {
-			n = math.MaxUint64
-			break
-		}
-		n = n*10 + uint64(c-'0')
-	}
-	if digits == 0 {
-		return 0, 0, "", false
-	}
+	n, _ = strconv.ParseUint(s[:digits], 10, 64)
 	for _, u := range units {
 		if rest, ok := strings.CutPrefix(s[digits:], u.name); ok {
-			return n, u.size, rest, true
+			return n, u.size, rest, digits > 0
 		}
 	}
 	return 0, 0, "", false

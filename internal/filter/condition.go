@@ -50,9 +50,17 @@ func unwrapped(src string) (inner string, at int, ok bool) {
 		strings.Contains(strings.TrimSpace(inner), " ")
 }
 
-// Holds reports whether the condition is true. value returns that of a term by its index.
-func (c *Condition) Holds(value func(term int) Value) bool {
-	return c.root.holds(func(path []step) (Value, bool) { return value(path[0].index), true })
+// Holds reports whether the condition is true. value returns that of a term by its index; each is asked for, whether it
+// counts or not.
+func (c *Condition) Holds(value func(term int) (Value, error)) (bool, error) {
+	values := make([]Value, len(c.Terms))
+	for i := range values {
+		var err error
+		if values[i], err = value(i); err != nil {
+			return false, err
+		}
+	}
+	return c.root.holds(func(path []step) (Value, bool) { return values[path[0].index], true }), nil
 }
 
 // Untyped returns the value of a text that nothing is known of, as the output of a command: where it meets

@@ -12,17 +12,21 @@ func holds(t *testing.T, src string, values map[string]string) bool {
 	if err != nil {
 		t.Fatalf("%s: got error %v, want none", src, err)
 	}
-	return c.Holds(func(i int) Value {
+	is, err := c.Holds(func(i int) (Value, error) {
 		v, ok := values[c.Terms[i].Src]
 		switch raw, typed := strings.CutPrefix(v, "="); {
 		case !ok:
-			return Value{}
+			return Value{}, nil
 		case typed:
-			return ValueOf([]byte(raw))
+			return ValueOf([]byte(raw)), nil
 		default:
-			return Untyped(v)
+			return Untyped(v), nil
 		}
 	})
+	if err != nil {
+		t.Fatalf("%s: got error %v, want none", src, err)
+	}
+	return is
 }
 
 func TestConditionsTakeValuesFromOutside(t *testing.T) {
@@ -98,6 +102,6 @@ func FuzzConditionsDoNotCrash(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = c.Holds(func(int) Value { return Untyped(value) })
+		_, _ = c.Holds(func(int) (Value, error) { return Untyped(value), nil })
 	})
 }

@@ -235,6 +235,8 @@ func followsCurl(above []string) bool {
 
 func isLetterRune(r rune) bool { return 'a' <= r && r <= 'z' || r > 0x7f }
 
+var once = check.Regexp
+
 var (
 	// sourceLine is source code in a message of rustc, vite and others: "12 | let x = 1" and "--> src/main.rs:3".
 	sourceLine = once(`^\s*(>\s*)?(\d+\s*)?\|\s|^\s*-->`)
@@ -445,11 +447,6 @@ func byName(rows []words) map[string]Type {
 		}
 	}
 	return m
-}
-
-// once compiles a regular expression when it is asked first: most runs have no failure.
-func once(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
 // table reads a list of texts, one a line, when it is asked first.

@@ -139,13 +139,7 @@ func (r *resolver) holds(text string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	operands := make([]filter.Value, len(parsed.Terms))
-	for i, t := range parsed.Terms {
-		if operands[i], err = r.operand(t); err != nil {
-			return false, err
-		}
-	}
-	return parsed.Holds(func(i int) filter.Value { return operands[i] }), nil
+	return parsed.Holds(func(i int) (filter.Value, error) { return r.operand(parsed.Terms[i]) })
 }
 
 // operand returns one side of a comparison: a text with its placeholders filled, or the value of an expression.
@@ -158,17 +152,11 @@ func (r *resolver) operand(t filter.Term) (filter.Value, error) {
 	if err != nil {
 		return filter.Value{}, err
 	}
-	v, ok, err := single.Value(r.known)
+	v, ok, err := single.Operand(r.known)
 	if err == nil && !ok && r.o.Purpose == ToRun && slices.Contains(r.known.names, t.Src) {
 		err = fmt.Errorf("%s is not available yet: commands with cache: true run before the job starts", t.Src)
 	}
-	if !ok || err != nil {
-		return filter.Value{}, err
-	}
-	if doc, ok := v.Document(); ok {
-		return filter.ValueOf(doc), nil
-	}
-	return filter.Untyped(v.String()), nil
+	return v, err
 }
 
 // Check returns problems of the settings that do not depend on the options of a run. The caller sets Problem.File.

@@ -383,12 +383,17 @@ func Leading(word *syntax.Word) syntax.WordPart {
 	return word.Parts[0]
 }
 
+// Unquoted returns the parts of a word, or of the double quotes that are all of it.
+func Unquoted(word *syntax.Word) []syntax.WordPart {
+	if q, ok := word.Parts[0].(*syntax.DblQuoted); ok && len(word.Parts) == 1 {
+		return q.Parts
+	}
+	return word.Parts
+}
+
 // Alone returns the expansion that is all of a word, in double quotes or not, or nil.
 func Alone(word *syntax.Word) *syntax.ParamExp {
-	parts := word.Parts
-	if q, ok := parts[0].(*syntax.DblQuoted); ok && len(parts) == 1 {
-		parts = q.Parts
-	}
+	parts := Unquoted(word)
 	if len(parts) != 1 {
 		return nil
 	}

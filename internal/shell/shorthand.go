@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/check"
 )
 
 // Shorthand translates a command as xargs and GNU parallel take it into the script of a step.
@@ -91,8 +93,8 @@ func (s Shorthand) at(text string) (placeholder string, n int, err error) {
 	case s.Replace != "" && strings.HasPrefix(text, s.Replace):
 		return s.named(""), len(s.Replace), nil
 	case strings.HasPrefix(text, "${item"):
-		n = expansionLen(text)
-		return text[:n], n, nil
+		placeholder = expansion().FindString(text)
+		return placeholder, len(placeholder), nil
 	case s.Replace != "" || !ok:
 		return "", 0, nil
 	}
@@ -209,21 +211,8 @@ func unknownShorthand(name string) error {
 		"literally, set another placeholder with -I STR", name, known.String())
 }
 
-// expansionLen returns the length of the ${…} that text begins with, or 0. In a default \} is a brace.
-func expansionLen(text string) int {
-	if !strings.HasPrefix(text, "${") {
-		return 0
-	}
-	for i := len("${"); i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '}':
-			return i + 1
-		}
-	}
-	return 0
-}
+// expansion matches a ${…}. In a default \} is a brace.
+var expansion = check.Regexp(`\$\{(?:[^\\}]|\\(?s:.))*\}`)
 
 // Script returns the script with its shorthands replaced. If it is a simple command and names no item, that is
 // the last argument.
@@ -267,20 +256,15 @@ func (s Shorthand) Script(text string) (string, error) {
 // withoutExpansions returns text with a letter for each byte of what stands in ${…}: what prodigy knows there
 // is no shell code.
 func withoutExpansions(text string) string {
-	b := []byte(text)
-	for i := 0; i < len(b); {
-		n := expansionLen(text[i:])
-		for range n {
-			if b[i] != '\n' {
+	return expansion().ReplaceAllStringFunc(text, func(whole string) string {
+		b := []byte(whole)
+		for i, c := range b {
+			if c != '\n' {
 				b[i] = 'x'
 			}
-			i++
 		}
-		if n == 0 {
-			i++
-		}
-	}
-	return string(b)
+		return string(b)
+	})
 }
 
 // replacer replaces the shorthands of a script. out holds what src[:done] has become.

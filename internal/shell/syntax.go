@@ -102,22 +102,19 @@ const (
 // Unescape takes away the backslashes that a shell takes away in literal text. Special are the characters that
 // lose one there.
 func Unescape(lit, special string) string {
-	if !strings.Contains(lit, `\`) {
-		return lit
-	}
-	var b strings.Builder
-	for i := 0; i < len(lit); i++ {
-		if lit[i] != '\\' || i+1 == len(lit) || special != Outside && strings.IndexByte(special, lit[i+1]) < 0 {
-			b.WriteByte(lit[i])
-			continue
+	return escapedByte().ReplaceAllStringFunc(lit, func(escape string) string {
+		switch {
+		case special != Outside && !strings.Contains(special, escape[1:]):
+			return escape
+		case escape[1] == '\n': // a backslash at the end of a line joins it with the next one
+			return ""
 		}
-		i++
-		if lit[i] != '\n' { // a backslash at the end of a line joins it with the next one
-			b.WriteByte(lit[i])
-		}
-	}
-	return b.String()
+		return escape[1:]
+	})
 }
+
+// escapedByte matches a backslash and what follows it.
+var escapedByte = check.Regexp(`\\(?s:.)`)
 
 // UnescapeAnsi takes away the escapes of $'…' that matter to a reader of code. Others stay: they can only make
 // a word longer.
@@ -156,7 +153,7 @@ func IsNameByte(c byte) bool {
 // Quote returns s as one word of shell code: as it is when no shell would act on a character in it, else in
 // single quotes. A NUL byte, which no shell accepts, stays.
 func Quote(s string) string {
-	if s != "" && isPlain(s, "-./,:@%+") {
+	if s != "" && IsPlain(s, "-./,:@%+") {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
@@ -174,12 +171,12 @@ const shellWords = `. : [ alias autoload bg bind break builtin caller case cat c
 // IsProgram reports whether every shell takes the unquoted word s for the name of a program when a command
 // begins with it.
 func IsProgram(s string) bool {
-	return s != "" && s[0] != '-' && isPlain(s, "-./+@,") && !check.Among(shellWords, s)
+	return s != "" && s[0] != '-' && IsPlain(s, "-./+@,") && !check.Among(shellWords, s)
 }
 
-// isPlain reports whether s has only characters of names and those of also. What a rune beyond ASCII is depends on the
+// IsPlain reports whether s has only characters of names and those of also. What a rune beyond ASCII is depends on the
 // locale: it may be a blank.
-func isPlain(s, also string) bool {
+func IsPlain(s, also string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool {
 		return r >= 0x80 || !IsNameByte(byte(r)) && !strings.ContainsRune(also, r)
 	})

@@ -3,8 +3,11 @@ package workflow
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/check"
 )
 
 // Pos is a position in the workflow file. Line and Col count from 1.
@@ -72,26 +75,22 @@ func (r *reader) line(index int) string {
 	return r.lines[index]
 }
 
+// properties matches what may stand before the content of a scalar: anchor and tag.
+var properties = check.Regexp(`^(?:[&!][^ ]*|[ \t])*`)
+
 // contentPos returns where the content of scalar n starts: after its anchor, tag and opening quote.
 func (r *reader) contentPos(n *yaml.Node) Pos {
 	at := posOf(n)
 	rest := []rune(r.line(at.Line - 1))
 	rest = rest[min(max(at.Col-1, 0), len(rest)):]
-	for i := 0; i < len(rest); i++ {
-		switch rest[i] {
-		case '&', '!':
-			for i < len(rest) && rest[i] != ' ' {
-				i++
-			}
-		case ' ', '\t':
-		case '"', '\'':
-			if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
-				i++
-			}
-			return Pos{at.Line, at.Col + i}
-		default:
-			return Pos{at.Line, at.Col + i}
-		}
+	before := utf8.RuneCountInString(properties().FindString(string(rest)))
+	if before == len(rest) {
+		return at
+	}
+	at.Col += before
+	quoted := rest[before] == '"' || rest[before] == '\''
+	if quoted && n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+		at.Col++
 	}
 	return at
 }

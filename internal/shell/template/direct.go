@@ -8,6 +8,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"prodigy/internal/check"
 	"prodigy/internal/process"
 	"prodigy/internal/shell"
 )
@@ -93,7 +94,7 @@ func (c *compiler) argument(parts []syntax.WordPart, quoted bool) (a argument, o
 			if quoted {
 				special = shell.InDouble
 			}
-			ok = len(c.sentinelsIn(p.Value)) == 0 && (quoted || plainLit(p.Value))
+			ok = len(c.sentinelsIn(p.Value)) == 0 && (quoted || plainLit().MatchString(p.Value))
 			more = argument{constant(shell.Unescape(p.Value, special))}
 		case *syntax.SglQuoted:
 			more, ok = c.quotedArgument(p.Value)
@@ -117,23 +118,9 @@ func (c *compiler) argument(parts []syntax.WordPart, quoted bool) (a argument, o
 	return a, true
 }
 
-// plainLit reports whether no shell does anything with unquoted text but take away its backslashes. Braces may be
-// expanded, except for {}, which find and xargs are given.
-func plainLit(lit string) bool {
-	if lit == "{}" {
-		return true
-	}
-	for i := 0; i < len(lit); i++ {
-		if lit[i] == '\\' && i+1 < len(lit) {
-			i++
-			continue
-		}
-		if lit[i] >= 0x80 || lit[i] < ' ' || strings.IndexByte("*?[~{}$`\\\x7f", lit[i]) >= 0 {
-			return false
-		}
-	}
-	return true
-}
+// plainLit matches unquoted text of which no shell does anything but take away its backslashes. Braces may be expanded,
+// except for {}, which find and xargs are given.
+var plainLit = check.Regexp(`^(?:\{\}|(?:\\[\x00-\x7f]|[^\x00-\x1f\x7f-\x{10FFFF}*?\[~{}$` + "`" + `\\])*)$`)
 
 // quotedArgument returns the parts of what stands in single quotes, which may hold refs.
 func (c *compiler) quotedArgument(text string) (a argument, ok bool) {

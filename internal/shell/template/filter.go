@@ -21,7 +21,7 @@ type Filer interface {
 }
 
 // filtered returns the value after one filter. Filters that only change where a value may stand leave it as it is.
-func filtered(v Value, f filter, r Resolver) (Value, error) {
+func filtered(v Value, f pipe, r Resolver) (Value, error) {
 	switch f.name {
 	case "sh":
 		return Text(shell.Quote(v.String())), nil
@@ -61,7 +61,7 @@ func filtered(v Value, f filter, r Resolver) (Value, error) {
 // expanded returns the words that a filter makes of a value. opt leaves out an empty one, words splits it at blanks,
 // and pattern keeps the words that match. single reports whether the value is one word already, which pattern does not
 // split.
-func expanded(v Value, f filter, single bool) []Value {
+func expanded(v Value, f pipe, single bool) []Value {
 	switch {
 	case f.name == "opt" && v.isEmpty():
 		return nil
@@ -89,7 +89,7 @@ func parseWhole(s string) (int64, error) {
 }
 
 // matching returns the values that match.
-func (f filter) matching(all []Value) []Value {
+func (f pipe) matching(all []Value) []Value {
 	var some []Value
 	for _, v := range all {
 		text := v.String()

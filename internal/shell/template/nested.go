@@ -76,17 +76,11 @@ func (w *walker) arguments(plan shell.Plan, words []*syntax.Word) {
 // isAssignment reports whether a word starts with a name and a sign of equality. A name that the script holds
 // in a variable of its own counts: the analysis of the finished script looks what it is.
 func isAssignment(word *syntax.Word) bool {
-	parts := word.Parts
-	if q, ok := parts[0].(*syntax.DblQuoted); ok && len(parts) == 1 {
-		parts = q.Parts
-	}
-	for _, part := range parts {
+	for _, part := range shell.Unquoted(word) {
 		switch p := part.(type) {
 		case *syntax.Lit:
 			name, _, ok := strings.Cut(p.Value, "=")
-			if name != "" && strings.IndexFunc(
-				name, func(r rune) bool { return r >= 0x80 || !shell.IsNameByte(byte(r)) },
-			) >= 0 {
+			if !shell.IsPlain(name, "") {
 				return false
 			}
 			if ok {

@@ -16,7 +16,7 @@ import (
 type expr struct {
 	root    string
 	steps   []step
-	filters []filter
+	filters []pipe
 
 	// def takes the place of a value that is missing or empty. Nil means that there is no default, which differs from
 	// an empty one: ${item.note:-}.
@@ -155,9 +155,9 @@ func (p *exprParser) filterList() {
 			if !doublestar.ValidatePattern(pattern) {
 				p.fail("%q is not a pattern like *.go or src/**/*.go", pattern)
 			}
-			p.filters = append(p.filters, filter{name, pattern})
+			p.filters = append(p.filters, pipe{name, pattern})
 		default:
-			p.filters = append(p.filters, filter{name: name})
+			p.filters = append(p.filters, pipe{name: name})
 		}
 	}
 }
@@ -247,7 +247,7 @@ func (s step) String() string {
 
 // isList reports whether the placeholder stands for several words.
 func (e *expr) isList() bool {
-	return e.takesAll() || slices.ContainsFunc(e.filters, filter.makesList)
+	return e.takesAll() || slices.ContainsFunc(e.filters, pipe.makesList)
 }
 
 // takesAll reports whether the path goes to every element of a list.
@@ -257,7 +257,7 @@ func (e *expr) takesAll() bool {
 
 // has reports whether the placeholder has a filter of this name.
 func (e *expr) has(name string) bool {
-	return slices.ContainsFunc(e.filters, func(f filter) bool { return f.name == name })
+	return slices.ContainsFunc(e.filters, func(f pipe) bool { return f.name == name })
 }
 
 // closing returns the index after the brace that closes the "${" at start, or the end of its line. Unlike parseExpr it
@@ -291,8 +291,8 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // stands: it becomes code. default is another way to write :-text.
 var filterNames = strings.Fields("raw sh json url int ordinal words basename dirname noext file opt pattern default")
 
-// filter is one of the filters of a placeholder.
-type filter struct {
+// pipe is a filter of a placeholder, such as |json.
+type pipe struct {
 	name string
 
 	// pattern is the argument of |pattern: * and ? stand for anything but a slash, ** for any folders, [a-z] for one of
@@ -300,7 +300,7 @@ type filter struct {
 	pattern string
 }
 
-func (f filter) String() string {
+func (f pipe) String() string {
 	if f.name != "pattern" {
 		return "|" + f.name
 	}
@@ -308,4 +308,4 @@ func (f filter) String() string {
 }
 
 // makesList reports whether the filter gives any number of words.
-func (f filter) makesList() bool { return f.name == "words" || f.name == "opt" || f.name == "pattern" }
+func (f pipe) makesList() bool { return f.name == "words" || f.name == "opt" || f.name == "pattern" }

@@ -2,13 +2,13 @@ package template
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"prodigy/internal/check"
+	"prodigy/internal/filter"
 	"prodigy/internal/shell"
 )
 
@@ -213,21 +213,21 @@ func CompileExpression(inner string, n Names) (*Expression, error) {
 	return &Expression{expr: r.expr, written: r.written}, c.failure()
 }
 
-// Value returns the value, or false when there is none. The error is a *BindError.
-func (s *Expression) Value(r Resolver) (Value, bool, error) {
+// Operand returns the value as one side of a comparison, or false when there is none. Of a text nothing else is known.
+// The error is a *BindError.
+func (s *Expression) Operand(r Resolver) (filter.Value, bool, error) {
 	list, err := s.expr.values(r, s.written)
-	if missing, ok := errors.AsType[*BindError](err); ok && missing.Missing {
-		return Value{}, false, nil
+	missing, ok := errors.AsType[*BindError](err)
+	switch {
+	case ok && missing.Missing:
+		return filter.Value{}, false, nil
+	case err != nil:
+		return filter.Value{}, false, err
+	case len(list) != 1 || s.expr.isList():
+		elements := check.Each(list, Value.literal)
+		return filter.ValueOf([]byte("[" + strings.Join(elements, ",") + "]")), true, nil
+	case len(list[0].raw) > 0:
+		return filter.ValueOf(list[0].raw), true, nil
 	}
-	if err != nil {
-		return Value{}, false, err
-	}
-	if len(list) == 1 && !s.expr.isList() {
-		return list[0], true, nil
-	}
-	elements := check.Each(list, Value.literal)
-	return JSON(json.RawMessage("[" + strings.Join(elements, ",") + "]")), true, nil
+	return filter.Untyped(list[0].String()), true, nil
 }
-
-// Document returns the JSON document that v stands for; false when it is a text that nothing else is known of.
-func (v Value) Document() (json.RawMessage, bool) { return v.raw, len(v.raw) > 0 }
