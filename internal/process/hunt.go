@@ -174,9 +174,9 @@ func (o owner) end(ctx context.Context, running []record, grace time.Duration) (
 
 // hunt returns the hunt for the recorded groups of a run, and for what has its mark.
 func (o owner) hunt(running []record) *hunt {
-	recorded := map[int]record{}
+	recorded, boot := map[int]record{}, BootID()
 	for _, r := range running {
-		if r.boot == BootID() {
+		if r.boot == boot {
 			recorded[r.pid] = r
 		}
 	}
@@ -185,7 +185,7 @@ func (o owner) hunt(running []record) *hunt {
 		switch {
 		case known && m.pid == m.group && m.hasStartID(r.startID):
 			return true
-		case !known && o.boot == BootID():
+		case !known && o.boot == boot:
 			r.mark = o.mark
 		}
 		return r.mark != "" && environHas(m.pid, func(kv string) bool {
