@@ -516,7 +516,8 @@ func copyJob(t *testing.T, c Config, from jobs.Job, log string) placed {
 	if err := os.WriteFile(files[0], []byte(log), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{to.DLQFile(), to.ResultsFile(), to.ResultsMetaFile(), to.CheckpointFile()} { // which a crash there would not have left
+	// A crash there would not have left the first of these, and no command was started.
+	for _, path := range []string{to.DLQFile(), to.ResultsFile(), to.ResultsMetaFile(), to.CheckpointFile(), to.RegisterFile()} {
 		_ = os.Remove(path)
 	}
 	return placed{job: to, home: home}

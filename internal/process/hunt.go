@@ -137,7 +137,7 @@ func (h *hunt) end() (left []int, err error) {
 // EndAll is found in any session.
 func EndLeftovers(ctx context.Context, path string, grace time.Duration) (ended int, err error) {
 	owner, running, err := readRegister(path)
-	if err != nil {
+	if err != nil || owner.mark == "" && len(running) == 0 {
 		return 0, err
 	}
 	return owner.end(ctx, running, grace)
