@@ -202,7 +202,7 @@ func (r *run) recordCutOff(st *step, b boundCommand, out *sink, took time.Durati
 		return
 	}
 	outcome := events.OutcomeInterrupted
-	if _, limited := errors.AsType[*timeUp](err); limited || errors.Is(err, errTimeUp) {
+	if _, limited := errors.AsType[*timeLimit](err); limited {
 		outcome = outcomeTimeout
 	}
 	v.Usage.Partial, v.Rule = true, ""

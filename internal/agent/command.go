@@ -112,7 +112,7 @@ const maxReadStderr = 8 << 10
 // and written to output_file like a command's.
 func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, error) {
 	inner, up := withTimeLimit(ctx, st.Timeout, st.label)
-	defer up.cancel()
+	defer up.cancel(nil)
 	res, err := b.action(inner, r, st, b)
 	if errors.Is(err, up) {
 		res, err = notRun, r.timedOut(st.label, st.Timeout)

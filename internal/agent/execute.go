@@ -106,14 +106,10 @@ func (r *run) begin() (*scope, error) {
 // runAttempt runs the steps within the time limit of the attempt, if it has one.
 func (r *run) runAttempt(ctx context.Context, s *scope) (stepEnd, error) {
 	limit := r.a.Limits.Agent
-	if limit <= 0 {
-		return r.runAll(ctx, s)
-	}
-	r.limit = newAgentLimit(ctx, limit)
+	ctx, r.limit = withTimeLimit(ctx, limit, "the attempt")
 	defer r.limit.cancel(nil)
-	ctx = r.limit
 	end, err := r.runAll(ctx, s)
-	if !errors.Is(err, errTimeUp) {
+	if !errors.Is(err, r.limit) {
 		return end, err
 	}
 	failure := cmp.Or(r.cut, &Failure{Step: r.current, Failure: retry.Failure{TimedOut: true, ExitCode: -1}})

@@ -89,8 +89,8 @@ type run struct {
 	ticket   AgentTicket
 	limitUse ai.LimitUse
 
-	// limit is that of the time of the attempt. Nil means none.
-	limit *agentLimit
+	// limit is that of the time of the attempt.
+	limit *timeLimit
 
 	// commands is how many commands have begun. The elements of a foreach share it.
 	commands *atomic.Int32
@@ -347,11 +347,13 @@ type aiRun struct {
 	raw bool
 }
 
-// agentLimit is a context that ends with the time limit of an attempt, which can be put off.
-type agentLimit struct {
+// timeLimit is a context that ends with the time that an attempt or a step may take, which can be put off. It is the
+// cause of that end itself.
+type timeLimit struct {
 	context.Context
 	cancel context.CancelCauseFunc
-	timer  *time.Timer
+	of     string      // what may take so long
+	timer  *time.Timer // nil if there is no limit
 
 	mu sync.Mutex
 	at time.Time

@@ -67,22 +67,20 @@ func effectiveTimeout(ctx context.Context, own time.Duration) (limit time.Durati
 	return left, true
 }
 
-// timeUp is the cause of a context that ends with the time limit of one step.
-type timeUp struct {
-	label  string
-	cancel context.CancelFunc
-}
+func (l *timeLimit) Error() string { return "the time of " + l.of + " is up" }
 
-func (u *timeUp) Error() string { return "the time of " + u.label + " is up" }
-
-// withTimeLimit returns ctx with a limit, if there is one, and its cause when that is reached.
-func withTimeLimit(ctx context.Context, limit time.Duration, label string) (context.Context, *timeUp) {
-	up := &timeUp{label: label, cancel: func() {}}
-	if limit <= 0 {
-		return ctx, up
+// withTimeLimit returns ctx with a limit, if there is one that comes before that of ctx. It is the cause of ctx when it is
+// reached.
+func withTimeLimit(ctx context.Context, limit time.Duration, of string) (context.Context, *timeLimit) {
+	l := &timeLimit{of: of, at: time.Now().Add(limit)}
+	if outer, ok := ctx.Deadline(); limit <= 0 || ok && outer.Before(l.at) {
+		l.cancel = func(error) {}
+		return ctx, l
 	}
-	ctx, up.cancel = context.WithTimeoutCause(ctx, limit, up)
-	return ctx, up
+	l.Context, l.cancel = context.WithCancelCause(ctx)
+	l.timer = time.AfterFunc(limit, func() { l.cancel(l) })
+	context.AfterFunc(l.Context, func() { l.timer.Stop() })
+	return l, l
 }
 
 // timedOut returns the failure of a step whose time was up, with the output of the command that ran then.
@@ -93,19 +91,8 @@ func (r *run) timedOut(label string, limit time.Duration) *Failure {
 	return failure
 }
 
-// errTimeUp ends the steps of an attempt whose time is up. That is a failure, not a stop.
-var errTimeUp = errors.New("timed out")
-
-func newAgentLimit(ctx context.Context, limit time.Duration) *agentLimit {
-	l := &agentLimit{at: time.Now().Add(limit)}
-	l.Context, l.cancel = context.WithCancelCause(ctx)
-	l.timer = time.AfterFunc(limit, func() { l.cancel(errTimeUp) })
-	context.AfterFunc(l.Context, func() { l.timer.Stop() })
-	return l
-}
-
 // Deadline implements context.Context.
-func (l *agentLimit) Deadline() (time.Time, bool) {
+func (l *timeLimit) Deadline() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if outer, ok := l.Context.Deadline(); ok && outer.Before(l.at) {
@@ -115,13 +102,10 @@ func (l *agentLimit) Deadline() (time.Time, bool) {
 }
 
 // suspend stops the clock until resume is called.
-func (l *agentLimit) suspend() (resume func()) {
-	if l == nil {
-		return func() {}
-	}
+func (l *timeLimit) suspend() (resume func()) {
 	began := time.Now()
-	if !l.timer.Stop() {
-		return func() {} // it is over
+	if l.timer == nil || !l.timer.Stop() {
+		return func() {} // there is none, or it is over
 	}
 	return func() {
 		l.mu.Lock()

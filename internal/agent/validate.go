@@ -113,7 +113,7 @@ func (v *validation) check(ctx context.Context, r *run, s *scope, st *step) (fou
 		limit = st.Timeout
 	}
 	ctx, up := withTimeLimit(ctx, limit, st.label)
-	defer up.cancel()
+	defer up.cancel(nil)
 	inner := s.inside()
 	var end stepEnd
 	for _, command := range v.commands {
