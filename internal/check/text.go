@@ -47,6 +47,19 @@ func Counted(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
+// Some returns a number in words, as a format says it, or "" if there is none of it.
+func Some[N int | int64 | float64](format string, n N) string {
+	if n > 0 {
+		return fmt.Sprintf(format, n)
+	}
+	return ""
+}
+
+// Said returns the parts of a text that say something: those that are not empty.
+func Said(parts ...string) []string {
+	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+}
+
 // Must returns v. The error is that of something that cannot fail, such as making a key.
 func Must[V any](v V, err error) V {
 	if err != nil {

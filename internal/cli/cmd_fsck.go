@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,11 +53,7 @@ func printFsck(l term.Lines, r job.Examination) {
 		}
 		l.Printf("%s: %s", term.Visible(f.Path), cmp.Or(strings.Join(words, ", "), "good"))
 		for _, p := range f.Problems {
-			line := ""
-			if p.Line > 0 {
-				line = fmt.Sprintf("line %d: ", p.Line)
-			}
-			l.Printf("  %s%s", line, term.Visible(p.What))
+			l.Printf("  %s%s", check.Some("line %d: ", p.Line), term.Visible(p.What))
 		}
 	}
 	for _, note := range r.Notes {

@@ -299,15 +299,12 @@ func (d details) print(l term.Lines, now time.Time) {
 	}
 	m := d.Metrics
 	l.Printf("items: %d, successful %d%s, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%",
-		max(m.TotalItems, j.Total), m.Successful, reusedText(d.Reused), m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
+		max(m.TotalItems, j.Total), m.Successful, check.Some(reusedText, d.Reused), m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
 	d.printMerge(l, now)
 	d.printProgress(l, now)
 	if t := d.Attempts; t.Count > 0 {
-		lost := ""
-		if t.Lost > 0 {
-			lost = fmt.Sprintf(", %d lost (worker gone)", t.Lost)
-		}
-		l.Printf("attempts: %d%s (p50 %s, p90 %s, max %s)", t.Count, lost, t.MedianMS, t.P90MS, t.MaxMS)
+		l.Printf("attempts: %d%s (p50 %s, p90 %s, max %s)", t.Count, check.Some(", %d lost (worker gone)", t.Lost),
+			t.MedianMS, t.P90MS, t.MaxMS)
 	}
 	if text := view.RetryCounts(j, ""); text != "" {
 		l.Print(text)
@@ -372,11 +369,8 @@ func (d details) printMerge(l term.Lines, now time.Time) {
 			duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), check.Counted(v.Items, "item"), v.Commit)
 	}
 	if len(d.Queue) > 0 {
-		more := ""
-		if n := d.Merging - len(d.Queue); n > 0 {
-			more = fmt.Sprintf(" and %d more", n)
-		}
-		l.Printf("merge queue: %s%s", term.Visible(strings.Join(d.Queue, ", ")), more)
+		l.Printf("merge queue: %s%s", term.Visible(strings.Join(d.Queue, ", ")),
+			check.Some(" and %d more", d.Merging-len(d.Queue)))
 	}
 	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered to ", delivered(d.Branch, d.Into)))
 }
@@ -390,7 +384,7 @@ func (d details) printProgress(l term.Lines, now time.Time) {
 			running = j.RunningOf(now)
 		}
 		l.Printf("remaining: %d, running: %s, waiting: %d%s%s", d.ToGo, running, d.Waiting,
-			term.Prefixed(", ", view.NextRetry(j, now)), term.Prefixed(", ", view.Awaiting(d.Await)))
+			term.Prefixed(", ", view.NextRetry(j, now)), check.Some(", "+view.Awaiting, d.Await))
 	}
 	if d.Broker != "" {
 		slots := ""

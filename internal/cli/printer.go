@@ -421,16 +421,16 @@ func resumedWith(e events.JobResumed, earlier mapreduce.Earlier) string {
 	}
 	m := earlier.Metrics
 	failed, left := m.Failed+m.Rejected, len(e.Attached)
-	parts := append([]string{fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0))}, tallies{
-		{failed, "failed"},
-		{m.Skipped, "skipped"},
-		{left, "still running"},
-		{e.InFlight - left, "interrupted, restarting"},
-		{earlier.Unmerged, "waiting to merge"},
-		{e.Waiting, "waiting to retry"},
-	}.words()...)
-	parts = append(parts, fmt.Sprintf("%d remaining", max(e.Pending-e.Waiting-earlier.Unmerged, 0)))
-	text := strings.Join(parts, ", ")
+	text := strings.Join(check.Said(
+		fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0)),
+		check.Some("%d failed", failed),
+		check.Some("%d skipped", m.Skipped),
+		check.Some("%d still running", left),
+		check.Some("%d interrupted, restarting", e.InFlight-left),
+		check.Some("%d waiting to merge", earlier.Unmerged),
+		check.Some("%d waiting to retry", e.Waiting),
+		fmt.Sprintf("%d remaining", max(e.Pending-e.Waiting-earlier.Unmerged, 0)),
+	), ", ")
 	if e.StepsDone > 0 {
 		text += "; " + steps
 	}

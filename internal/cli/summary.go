@@ -228,9 +228,8 @@ func (e finishedRun) printMerge(l term.Lines) {
 	if m == nil {
 		return
 	}
-	parts := tallies{
-		{m.Merged, "merged"}, {e.Metrics.Successful - m.Merged, "unchanged"}, {m.Merging, "waiting to merge"},
-	}.words()
+	parts := check.Said(check.Some("%d merged", m.Merged), check.Some("%d unchanged", e.Metrics.Successful-m.Merged),
+		check.Some("%d waiting to merge", m.Merging))
 	if conflicts := conflictsLeft(e.Job); conflicts > 0 {
 		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list%s --type merge_conflict)",
 			check.Counted(conflicts, "conflict"), named(e.Job.ID)))
@@ -302,14 +301,13 @@ func (e finishedRun) counts() []string {
 	if m.TotalItems == 0 {
 		return nil
 	}
-	parts := []string{fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)}
+	done := fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)
 	if e.job != nil {
-		parts[0] += reusedText(e.job.Reused)
+		done += check.Some(reusedText, e.job.Reused)
 	}
 	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
-	parts = append(parts, tallies{
-		{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}, {toGo, "remaining"},
-	}.words()...)
+	parts := check.Said(done, check.Some("%d failed", m.Failed), check.Some("%d skipped", m.Skipped),
+		check.Some("%d rejected", m.Rejected), check.Some("%d remaining", toGo))
 	if toGo == 0 && e.State != jobs.Completed && e.job != nil && !e.job.Complete {
 		parts = append(parts, "input not fully read")
 	}
@@ -317,28 +315,7 @@ func (e finishedRun) counts() []string {
 }
 
 // reusedText says how many of the items that succeeded did not run.
-func reusedText(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (%d reused, unchanged)", n)
-}
-
-// tallies are numbers of things, each with what it counts.
-type tallies []struct {
-	n    int
-	what string
-}
-
-// words returns the numbers that are not zero with what they count.
-func (t tallies) words() (parts []string) {
-	for _, one := range t {
-		if one.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", one.n, one.what))
-		}
-	}
-	return parts
-}
+const reusedText = " (%d reused, unchanged)"
 
 // next returns the commands to type next.
 func (e finishedRun) next() []string {

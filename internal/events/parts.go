@@ -2,7 +2,8 @@ package events
 
 import (
 	"encoding/json"
-	"fmt"
+
+	"prodigy/internal/check"
 )
 
 // What several types of events say is a struct that is embedded in each. Its keys are among theirs.
@@ -46,10 +47,7 @@ func (p Place) OnWorker() string {
 	if p.Host != "" {
 		text += " (host " + p.Host + ")"
 	}
-	if p.Slot > 0 {
-		text += fmt.Sprintf(" in slot %d", p.Slot)
-	}
-	return text
+	return text + check.Some(" in slot %d", p.Slot)
 }
 
 // ItemOutput is what an attempt gives as its result: in the record, or in a file past MaxOutput.

@@ -226,14 +226,8 @@ func itemsOf(m errorpolicy.Metrics) string {
 	if m.TotalItems == 0 {
 		return "no items"
 	}
-	text := fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)
-	if m.Failed > 0 {
-		text += fmt.Sprintf(", %d failed", m.Failed)
-	}
-	if m.Skipped > 0 {
-		text += fmt.Sprintf(", %d skipped", m.Skipped)
-	}
-	return text
+	return fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems) +
+		check.Some(", %d failed", m.Failed) + check.Some(", %d skipped", m.Skipped)
 }
 
 // WorkflowScope is the scope of the breaker of the items, in the circuit events.
@@ -342,10 +336,7 @@ func (e BudgetReached) Spent() limit.JobSpent {
 
 // Words says it in a sentence.
 func (e ScaleRequested) Words() string {
-	text := check.Counted(e.MaxParallel, "slot")
-	if e.Was > 0 {
-		text += fmt.Sprintf(" instead of %d", e.Was)
-	}
+	text := check.Counted(e.MaxParallel, "slot") + check.Some(" instead of %d", e.Was)
 	switch {
 	case !e.Fleet:
 		return text + ", by " + e.By
@@ -398,11 +389,7 @@ func gateName(pool, model string) string {
 
 // Words returns the limits, for people.
 func (e ConcurrencyChanged) Words() string {
-	text := fmt.Sprintf("%d at a time", e.Limit)
-	if e.Rate > 0 {
-		text += fmt.Sprintf(", %.3g/s", e.Rate)
-	}
-	return text
+	return fmt.Sprintf("%d at a time", e.Limit) + check.Some(", %.3g/s", e.Rate)
 }
 
 // Words says what the stage is.
@@ -416,10 +403,7 @@ func (e RolloutStage) Words() string {
 	case e.Name == "":
 		return before + "rollout finished, running all other items"
 	case e.Name == "canary":
-		what = fmt.Sprintf("canary: running the first %d items", e.Items)
-		if e.Slots > 0 {
-			what += fmt.Sprintf(", %d at a time", e.Slots)
-		}
+		what = fmt.Sprintf("canary: running the first %d items", e.Items) + check.Some(", %d at a time", e.Slots)
 	default:
 		what = fmt.Sprintf("ramp: %d at a time for %d items", e.Slots, e.Items)
 	}

@@ -2,7 +2,6 @@ package natsfleet
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -75,11 +74,8 @@ func (b workerBook) refusing() string {
 	if len(list) == 0 {
 		return ""
 	}
-	more := ""
-	if n := len(list) - refusalsShown; n > 0 {
-		more = fmt.Sprintf("; and %d more", n)
-	}
-	return " (" + strings.Join(list[:min(len(list), refusalsShown)], "; ") + more + ")"
+	return " (" + strings.Join(list[:min(len(list), refusalsShown)], "; ") +
+		check.Some("; and %d more", len(list)-refusalsShown) + ")"
 }
 
 // hostOf returns the machine of a worker, unless it is called like the worker or is not known.

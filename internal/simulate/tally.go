@@ -160,10 +160,7 @@ func (t *Tally) Words(merges bool) (lines []string) {
 		if t.Verified > 0 {
 			text += fmt.Sprintf(", verified %s in %s", check.Counted(t.Verified, "time"), long(t.Verifying))
 		}
-		if t.Unverified > 0 {
-			text += fmt.Sprintf(", %d rejected by verify", t.Unverified)
-		}
-		line("%s", text)
+		line("%s%s", text, check.Some(", %d rejected by verify", t.Unverified))
 	}
 	if t.Pauses > 0 {
 		line("waited %s for %s to reset", long(t.Paused), check.Counted(t.Pauses, "limit"))

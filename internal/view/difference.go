@@ -17,23 +17,15 @@ const partsShown = 5
 // Difference says how the items of a job differ from those of an earlier one, as in "812 unchanged, 9 changed
 // (7 by uses: convert.sh, 2 by data), 14 new, 3 gone".
 func Difference(d events.Difference) string {
-	words := []string{fmt.Sprintf("%d unchanged", d.Unchanged)}
-	for _, c := range []struct {
-		n    int
-		what string
-	}{
-		{d.Changed, "changed" + by(d)},
-		{d.New, "new"},
-		{d.Failed, "failed before"},
-		{d.Forced, "forced"},
-		{d.LeftOut, "left out"},
-		{d.Gone, "gone"},
-	} {
-		if c.n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", c.n, c.what))
-		}
-	}
-	return strings.Join(words, ", ")
+	return strings.Join(check.Said(
+		fmt.Sprintf("%d unchanged", d.Unchanged),
+		check.Some("%d changed", d.Changed)+by(d),
+		check.Some("%d new", d.New),
+		check.Some("%d failed before", d.Failed),
+		check.Some("%d forced", d.Forced),
+		check.Some("%d left out", d.LeftOut),
+		check.Some("%d gone", d.Gone),
+	), ", ")
 }
 
 // mostFirst returns what was counted, the most frequent first.

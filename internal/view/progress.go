@@ -187,17 +187,8 @@ func (g Progress) outcomes(j *Job) []string {
 	if j.Complete && !j.Letters {
 		done = fmt.Sprintf("%d/%d done", c.Finished(), j.Total)
 	}
-	parts := []string{done, "0 failed"}
-	if c.Failed > 0 {
-		parts[1] = g.Paint(term.Red, fmt.Sprintf("%d failed", c.Failed))
-	}
-	if c.Skipped > 0 {
-		parts = append(parts, g.Paint(term.Yellow, fmt.Sprintf("%d skipped", c.Skipped)))
-	}
-	if c.Rejected > 0 {
-		parts = append(parts, g.Paint(term.Red, fmt.Sprintf("%d rejected", c.Rejected)))
-	}
-	return parts
+	return check.Said(done, cmp.Or(g.Paint(term.Red, check.Some("%d failed", c.Failed)), "0 failed"),
+		g.Paint(term.Yellow, check.Some("%d skipped", c.Skipped)), g.Paint(term.Red, check.Some("%d rejected", c.Rejected)))
 }
 
 // activity returns what happens to the other items, in words.
@@ -218,30 +209,19 @@ func activity(j *Job, now time.Time) []string {
 
 // pace returns how fast the job goes on and what that costs, in words.
 func (g Progress) pace(j *Job, now time.Time) []string {
-	parts := append([]string{j.FleetSlots(), Awaiting(j.AwaitWorkers(now))}, Pace(j, now)...)
-	parts = append(parts, g.money(j), g.retries(j, now))
-	return slices.DeleteFunc(parts, func(text string) bool { return text == "" })
+	parts := append([]string{j.FleetSlots(), check.Some(Awaiting, j.AwaitWorkers(now))}, Pace(j, now)...)
+	return check.Said(append(parts, g.money(j), g.retries(j, now))...)
 }
 
 // HoldingBack returns what holds items back, a line each.
 func (g Progress) HoldingBack(j *Job, now time.Time) []string {
 	list := g.holds(j, now)
-	if g.Rate != "" {
-		list = append(list, "waiting for rate limit "+g.Rate)
-	}
-	if text := Adapted(j); text != "" {
-		list = append(list, text)
-	}
-	return append(list, g.breakers(j, now)...)
+	list = append(list, term.Prefixed("waiting for rate limit ", g.Rate), Adapted(j))
+	return check.Said(append(list, g.breakers(j, now)...)...)
 }
 
-// Awaiting says how many attempts wait for a worker of a fleet, if any do.
-func Awaiting(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d waiting for a worker", n)
-}
+// Awaiting says how many attempts wait for a worker of a fleet.
+const Awaiting = "%d waiting for a worker"
 
 // Pace returns the throughput and the estimated remaining time, of a job that something can run of.
 func Pace(j *Job, now time.Time) []string {

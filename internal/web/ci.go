@@ -207,11 +207,8 @@ func (c *CI) GitHub(w io.Writer, rows iter.Seq2[job.Result, error]) error {
 	if unclean != "" {
 		level, state = "error", unclean
 	}
-	counts := fmt.Sprintf("%d of %s succeeded, %d failed", m.Successful, check.Counted(m.TotalItems, "item"), m.Failed)
-	if m.Rejected > 0 {
-		counts += fmt.Sprintf(", %d rejected", m.Rejected)
-	}
-	say(level, s.Workflow, fmt.Sprintf("%s: %s, %d skipped", state, counts, m.Skipped))
+	say(level, s.Workflow, fmt.Sprintf("%s: %d of %s succeeded, %d failed%s, %d skipped", state, m.Successful,
+		check.Counted(m.TotalItems, "item"), m.Failed, check.Some(", %d rejected", m.Rejected), m.Skipped))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
