@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -59,6 +60,9 @@ func Some[N int | int64 | float64](format string, n N) string {
 func Said(parts ...string) []string {
 	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 }
+
+// Moment returns a time as people in this zone read it, to the second.
+func Moment(t time.Time) string { return t.Local().Format(time.DateTime) }
 
 // Must returns v. The error is that of something that cannot fail, such as making a key.
 func Must[V any](v V, err error) V {

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
-	"prodigy/internal/events"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/reuse"
@@ -151,7 +149,6 @@ func (o *diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error 
 
 // diffDetail returns what is to be known of an item: the failure, the times.
 func diffDetail(l diffList, d reuse.ItemDiff) string {
-	took := func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) }
 	switch l.name {
 	case "newly failing":
 		if letter, found, err := dlq.Find(l.job.DLQFile(), d.ItemID); err == nil && found {
@@ -160,7 +157,7 @@ func diffDetail(l diffList, d reuse.ItemDiff) string {
 		}
 		return ": " + d.After
 	case "slower":
-		return fmt.Sprintf(": %s, before %s", took(d.AfterMS), took(d.BeforeMS))
+		return fmt.Sprintf(": %s, before %s", duration.Milliseconds(d.AfterMS), duration.Milliseconds(d.BeforeMS))
 	case "new":
 		return ": " + d.After
 	case "gone":

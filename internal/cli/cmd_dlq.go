@@ -216,8 +216,8 @@ func printLetter(l term.Lines, job jobs.Job, e dlq.Entry, label string) error {
 		{"data:", term.Cell(string(e.Item), dataShown)},
 		{"job:", fmt.Sprintf("%s (%s)", e.JobID, term.Cell(cmp.Or(e.Workflow, "-"), dataShown))},
 		{"correlation id:", term.Cell(e.CorrelationID, dataShown)},
-		{"first attempt:", e.FirstAttempt.Local().Format(time.DateTime)},
-		{"last attempt:", e.LastAttempt.Local().Format(time.DateTime)},
+		{"first attempt:", check.Moment(e.FirstAttempt)},
+		{"last attempt:", check.Moment(e.LastAttempt)},
 		{"failures:", fmt.Sprintf("%d, retried %s", e.FailureCount, check.Counted(e.RetryCount, "time"))},
 		{"signature:", term.Cell(e.ErrorSignature, dataShown)},
 		{"eligible for retry:", term.YesNo(e.ReprocessEligible)},
@@ -239,7 +239,7 @@ func printFailure(l term.Lines, f dlq.Failure) {
 	if f.AgentID != "" {
 		ran = fmt.Sprintf("%s, step %s", f.DurationMS, cmp.Or(term.Visible(f.Step), "-"))
 	}
-	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, f.Time.Local().Format(time.DateTime), ran, f.ErrorType)
+	l.Printf("\nattempt %d at %s, %s: %s", f.Attempt, check.Moment(f.Time), ran, f.ErrorType)
 	for i, r := range f.Retries {
 		l.Printf("  try %d: %s; retried after %s", i+1, term.Visible(r.Error), r.DelayMS)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -116,8 +115,8 @@ func (c letterCounts) print(con *console) error {
 	for _, t := range c.ByType {
 		count("of type "+t.Type, t.Count)
 	}
-	page = append(page, [2]string{"oldest:", c.Oldest.Local().Format(time.DateTime)},
-		[2]string{"newest:", c.Newest.Local().Format(time.DateTime)})
+	page = append(page, [2]string{"oldest:", check.Moment(c.Oldest)},
+		[2]string{"newest:", check.Moment(c.Newest)})
 	if err := term.Page(con.text(), page); err != nil {
 		return err
 	}

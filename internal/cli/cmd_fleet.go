@@ -222,7 +222,7 @@ func (o *fleetCommandOptions) list(ctx context.Context, con *console, _ []string
 			if n.ago < time.Second {
 				return "now"
 			}
-			return duration.Format(n.ago.Round(time.Second)) + " ago"
+			return duration.Seconds(n.ago) + " ago"
 		}},
 		{Head: "LABELS", Cell: func(n nodeShown) string { return cmp.Or(strings.Join(n.Labels, ","), "-") }},
 		{Head: "VERSION", Cell: func(n nodeShown) string { return cmp.Or(n.Version, "-") }},
@@ -298,7 +298,7 @@ func (o *fleetCommandOptions) sweep(ctx context.Context, con *console, named []s
 		text := "kept: can be resumed"
 		if r.Host != "" {
 			text += fmt.Sprintf(": process %d on %s, last seen %s ago", r.PID, r.Host,
-				duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)))
+				duration.Seconds(max(0, time.Since(r.Heard))))
 		}
 		return text
 	}

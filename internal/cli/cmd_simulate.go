@@ -242,7 +242,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == nil {
 		line("no agent costs given: use --cost '$0.05', or cost in the outcomes file")
 	}
-	line("seed %d, simulated in %s; no command was run", o.Seed, duration.Format(took.Round(time.Millisecond)))
+	line("seed %d, simulated in %s; no command was run", o.Seed, duration.Milliseconds(took))
 	if o.keep != "" {
 		con.next("PRODIGY_HOME=" + quoted(o.keep) + " prodigy report " + e.Job.ID + " -o report.html")
 	}

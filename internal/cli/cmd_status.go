@@ -278,7 +278,7 @@ func (d details) print(l term.Lines, now time.Time) {
 	j := d.seen
 	state := l.Paint(stateColour(d.summary), d.StateText)
 	if d.Hold != nil {
-		state += fmt.Sprintf(" since %s", d.Hold.Since.Local().Format(time.DateTime))
+		state += fmt.Sprintf(" since %s", check.Moment(d.Hold.Since))
 	}
 	if d.State == jobs.Running && d.Phase != "" {
 		state += ", in phase " + d.Phase
@@ -286,7 +286,7 @@ func (d details) print(l term.Lines, now time.Time) {
 	l.Printf("job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s", d.JobID,
 		cmp.Or(term.Visible(d.Workflow), "-"), d.Mode,
 		state, term.Prefixed(": ", term.Distinct(strings.TrimPrefix(d.Reason, "cancelled "))),
-		d.Started.Local().Format(time.DateTime),
+		check.Moment(d.Started),
 		d.DurationMS)
 	d.printSteps(l)
 	cost := func() { printSpent(l, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit()) }
@@ -341,7 +341,7 @@ func (d details) printSteps(l term.Lines) {
 	for _, s := range d.seen.Steps {
 		took := ""
 		if s.Duration > 0 {
-			took = " after " + duration.Format(s.Duration.Round(time.Millisecond))
+			took = " after " + duration.Milliseconds(s.Duration)
 		}
 		l.Printf("step %s%s: %s%s%s", term.Visible(s.Name), term.Prefixed(" of ", s.Phase), s.Outcome,
 			took, term.Prefixed(": ", term.Visible(s.Error)))
@@ -358,7 +358,7 @@ func (d details) printMerge(l term.Lines, now time.Time) {
 	}
 	text := fmt.Sprintf("merged: %d", d.Merged)
 	if n, longest := d.seen.Merging(now); n > 0 {
-		text += fmt.Sprintf(", %d waiting (oldest %s)", n, duration.Format(longest.Round(time.Second)))
+		text += fmt.Sprintf(", %d waiting (oldest %s)", n, duration.Seconds(longest))
 	}
 	if d.conflicts > 0 {
 		text += ", " + check.Counted(d.conflicts, "conflict")

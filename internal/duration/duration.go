@@ -104,6 +104,12 @@ var precisions = []struct{ from, to time.Duration }{
 	{time.Microsecond, time.Microsecond},
 }
 
+// Seconds prints d as Format does, rounded to whole seconds.
+func Seconds[D ~int64](d D) string { return Format(time.Duration(d).Round(time.Second)) }
+
+// Milliseconds prints d as Format does, rounded to whole milliseconds.
+func Milliseconds[D ~int64](d D) string { return Format(time.Duration(d).Round(time.Millisecond)) }
+
 // Plus returns a + b, or the longest duration if that is longer.
 func Plus(a, b time.Duration) time.Duration {
 	if a > math.MaxInt64-b {

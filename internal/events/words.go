@@ -104,7 +104,7 @@ func Say(r Record) Sentence {
 
 	// What holds back starts, or does so no more.
 	case QuotaPaused:
-		wait := duration.Format(e.Until.Sub(r.Time).Round(time.Second))
+		wait := duration.Seconds(e.Until.Sub(r.Time))
 		return Sentence{Grave: Odd, Text: "agents of " + e.Gate() + " wait for " + wait}
 	case QuotaResumed:
 		return Sentence{Text: "agents of " + e.Gate() + " continue"}
@@ -207,8 +207,8 @@ func Say(r Record) Sentence {
 		if e.Key != "" {
 			s.Why[0] += " of " + e.Key
 		}
-		if waited := time.Duration(e.WaitedMS); waited > 0 {
-			s.Text += " after waiting " + duration.Format(waited.Round(time.Millisecond))
+		if e.WaitedMS > 0 {
+			s.Text += " after waiting " + duration.Milliseconds(e.WaitedMS)
 		}
 		return s
 	case StepFailed:
@@ -371,7 +371,7 @@ func (e QuotaPaused) Words(now time.Time) string {
 			at = time.DateTime
 		}
 		return text + ", continues at " + e.Until.Local().Format(at) + " (in " +
-			duration.Format(left.Round(time.Second)) + ")"
+			duration.Seconds(left) + ")"
 	}
 	return text + ", one agent is probing it"
 }
@@ -426,6 +426,6 @@ func (e StartsHeld) next(now time.Time) string {
 	if e.Until == nil {
 		return ""
 	}
-	left := duration.Format(max(0, e.Until.Sub(now)).Round(time.Second))
-	return ", until " + e.Until.Local().Format(time.DateTime) + " (in " + left + ")"
+	left := duration.Seconds(max(0, e.Until.Sub(now)))
+	return ", until " + check.Moment(*e.Until) + " (in " + left + ")"
 }

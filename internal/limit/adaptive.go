@@ -360,5 +360,5 @@ func (l *Adaptive) tell(reason string, now time.Time) *Change {
 }
 
 func rough(seconds float64) string {
-	return duration.Format(time.Duration(seconds * float64(time.Second)).Round(time.Millisecond))
+	return duration.Milliseconds(time.Duration(seconds * float64(time.Second)))
 }

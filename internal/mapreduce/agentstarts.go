@@ -9,6 +9,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
@@ -202,7 +203,7 @@ func pausedText(e events.QuotaPaused, now time.Time) string {
 // tooLong returns the error with which the job stops instead of waiting.
 func (h *host) tooLong(e events.QuotaPaused, c limit.GateClosing, p *limit.QuotaPolicy, now time.Time) error {
 	most, tooLong := p.TooLong(c, now)
-	at := c.Until.Local().Format(time.DateTime)
+	at := check.Moment(c.Until)
 	switch {
 	case c.Kind != limit.GateQuota:
 	case p.OnQuota == limit.QuotaStop:

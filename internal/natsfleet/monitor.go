@@ -117,9 +117,9 @@ func (c *coordinator) lookForSilence(now time.Time) {
 		text := ", and gets no new items"
 		if w.Holds > 0 {
 			text = fmt.Sprintf("; reassigning its attempts in %s: %d",
-				duration.Format((c.o.Lease - w.For).Round(time.Second)), w.Holds)
+				duration.Seconds(c.o.Lease-w.For), w.Holds)
 		}
-		c.notify("worker %s has been silent for %s%s", w.Node, duration.Format(w.For.Round(time.Second)), text)
+		c.notify("worker %s has been silent for %s%s", w.Node, duration.Seconds(w.For), text)
 	}
 }
 

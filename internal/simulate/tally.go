@@ -122,7 +122,6 @@ func (t *Tally) Apply(r events.Record) {
 // Words returns what was counted, a line for each thing that happened. merges says that items are merged.
 func (t *Tally) Words(merges bool) (lines []string) {
 	line := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	long := func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Second)) }
 	if t.Attempts > 0 {
 		line("starts: %s of items, at most %d at a time", check.Counted(t.Attempts, "attempt"), t.AtOnce)
 	}
@@ -147,10 +146,10 @@ func (t *Tally) Words(merges bool) (lines []string) {
 		if t.LowestLimit != t.TopLimit {
 			slots = fmt.Sprintf("%d to %d", t.LowestLimit, t.TopLimit)
 		}
-		line("at full concurrency (%s): %s", slots, long(t.AtLimit))
+		line("at full concurrency (%s): %s", slots, duration.Seconds(t.AtLimit))
 	}
 	if t.Held > 0 {
-		line("outside windows, nothing started: %s", long(t.Held))
+		line("outside windows, nothing started: %s", duration.Seconds(t.Held))
 	}
 	if merges {
 		text := "merged: " + check.Counted(t.Merged, "item")
@@ -158,12 +157,12 @@ func (t *Tally) Words(merges bool) (lines []string) {
 			text += ", " + check.Counted(t.Conflicts, "conflict")
 		}
 		if t.Verified > 0 {
-			text += fmt.Sprintf(", verified %s in %s", check.Counted(t.Verified, "time"), long(t.Verifying))
+			text += fmt.Sprintf(", verified %s in %s", check.Counted(t.Verified, "time"), duration.Seconds(t.Verifying))
 		}
 		line("%s%s", text, check.Some(", %d rejected by verify", t.Unverified))
 	}
 	if t.Pauses > 0 {
-		line("waited %s for %s to reset", long(t.Paused), check.Counted(t.Pauses, "limit"))
+		line("waited %s for %s to reset", duration.Seconds(t.Paused), check.Counted(t.Pauses, "limit"))
 	}
 	return lines
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"prodigy/internal/check"
 )
 
 // Format is how rows are printed.
@@ -146,7 +148,7 @@ func (c Column[T]) cell(k Look, v T, fields *map[string]json.RawMessage) (text s
 		case bool:
 			text = YesNo(v)
 		case time.Time:
-			text = v.Local().Format(time.DateTime)
+			text = check.Moment(v)
 		default:
 			text = fmt.Sprint(v)
 		}

@@ -429,8 +429,7 @@ func (x *explainer) resumed(r events.Record, e events.JobResumed, before Status,
 		why[0] = "still a dead letter"
 	}
 	if e.Died != nil {
-		ran := e.Died.Sub(attempt.Began).Round(time.Millisecond)
-		why = append(why, "run crashed "+duration.Format(ran)+" after the item started")
+		why = append(why, "run crashed "+duration.Milliseconds(e.Died.Sub(attempt.Began))+" after the item started")
 	}
 	x.add(r, fmt.Sprintf("run crashed during attempt %d; job resumed", x.attempt), why...)
 }
@@ -455,7 +454,7 @@ func (x *explainer) now() string {
 	case InFlight:
 		words = x.inFlight()
 	case Waiting:
-		words = "waiting to retry, due at " + x.job.waiting[x.index].due.Local().Format(time.DateTime)
+		words = "waiting to retry, due at " + check.Moment(x.job.waiting[x.index].due)
 	case Unseen, Pending:
 	default:
 		return words
@@ -475,7 +474,7 @@ func (x *explainer) now() string {
 		}
 	}
 	if h := x.job.Hold(); h != nil {
-		words += "; the job is paused by " + h.By + " since " + h.Since.Local().Format(time.DateTime)
+		words += "; the job is paused by " + h.By + " since " + check.Moment(h.Since)
 	}
 	return words
 }
@@ -491,7 +490,7 @@ func (x *explainer) inFlight() string {
 		if len(x.job.Paused()) > 0 {
 			what = "for the plan limit"
 		}
-		return fmt.Sprintf("attempt %d waits %s until %s", x.attempt, what, due.Local().Format(time.DateTime))
+		return fmt.Sprintf("attempt %d waits %s until %s", x.attempt, what, check.Moment(due))
 	}
 	return fmt.Sprintf("attempt %d is running", x.attempt)
 }

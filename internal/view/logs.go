@@ -9,8 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/outputs"
 	"prodigy/internal/term"
 )
@@ -158,7 +158,7 @@ func (p *LogPrinter) headingOf(e outputs.Entry) string {
 	if p.tried {
 		heading += ", try " + strconv.Itoa(max(e.Try, 1))
 	}
-	return heading + ", " + e.Time.Local().Format(time.DateTime)
+	return heading + ", " + check.Moment(e.Time)
 }
 
 // lines adds the whole lines of an entry, each with its prefix.

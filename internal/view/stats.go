@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	"prodigy/internal/check"
 	"prodigy/internal/events"
@@ -29,7 +28,7 @@ func StatLines(jobID string, s events.Stats) (page [][2]string, rows []StatRow) 
 	if s.Events > 0 {
 		add("first", "", s.First)
 		add("last", "", s.Last)
-		line("time", "%s to %s", s.First.Local().Format(time.DateTime), s.Last.Local().Format(time.DateTime))
+		line("time", "%s to %s", check.Moment(s.First), check.Moment(s.Last))
 	}
 	d := s.Durations
 	rows = append(rows, []StatRow{

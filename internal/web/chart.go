@@ -204,7 +204,7 @@ func (p *plot) background(c *chart) {
 			begin, long := p.during(b)
 			c.Rects = append(c.Rects, rect{
 				X: p.x(begin), W: max(p.x(long), 1), H: c.Height, Class: class,
-				Title: events.Say(b.Record).Clause() + ", for " + exactly(long),
+				Title: events.Say(b.Record).Clause() + ", for " + duration.Milliseconds(long),
 			})
 		}
 	}
@@ -250,7 +250,7 @@ func (p *plot) slots() chart {
 		c.Rects = append(c.Rects, rect{
 			X: p.x(s.from), Y: at[s.lane], W: wide, H: row - 1, Class: how.class,
 			Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, where, how.word,
-				exactly(s.to-s.from)),
+				duration.Milliseconds(s.to-s.from)),
 		})
 	}
 	c.Name = fmt.Sprintf("Slot usage over time (%d slots)", len(lanes))

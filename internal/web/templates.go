@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -90,10 +91,10 @@ var functions = template.FuncMap{
 	// times
 	"rough":   view.Rough,
 	"roughly": roughly,
-	"took":    exactly,
-	"millis":  func(m events.Millis) string { return exactly(time.Duration(m)) },
+	"took":    duration.Milliseconds[time.Duration],
+	"millis":  duration.Milliseconds[events.Millis],
 	"age":     func(t time.Time) string { return duration.Format(max(time.Since(t).Truncate(time.Second), 0)) },
-	"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+	"moment":  check.Moment,
 
 	// texts
 	"short":  func(s string) string { return events.Clip(s, 400) },

@@ -37,9 +37,6 @@ func roughly(d time.Duration) string {
 	return duration.Format(d)
 }
 
-// exactly prints a duration in milliseconds.
-func exactly(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) }
-
 // plain removes from the texts of a page what is meant for a terminal, such as colours, and replaces the
 // characters that turn the direction of text, with which the name of an item could look like another. The
 // pages themselves have none of that.
