@@ -89,7 +89,7 @@ func newAgentsListCommand(con *console) *cobra.Command {
 			return printRows(con, []term.Column[*ai.Preset]{
 				{Head: "NAME", Cell: func(p *ai.Preset) string { return p.Name }},
 				{Head: "COMMAND", Cell: func(p *ai.Preset) string { return p.Argv[0] }},
-				{Head: "TESTED WITH", Cell: func(p *ai.Preset) string { return cmp.Or(p.Tested, "-") }},
+				{Head: "TESTED WITH", Value: func(p *ai.Preset) any { return p.Tested }},
 				{Head: "RULES", Value: func(p *ai.Preset) any { return len(p.Rules) }},
 			}, term.Each(list))
 		},
@@ -134,9 +134,9 @@ The exit code is 1 if the named CLI, or every CLI, is missing.`,
 			err = printRows(con, []term.Column[installedCLI]{
 				{Head: "NAME", Cell: func(c installedCLI) string { return c.Name }},
 				{Head: "PROGRAM", Cell: func(c installedCLI) string { return cmp.Or(c.path, "not found: "+c.Argv[0]) }},
-				{Head: "VERSION", Cell: func(c installedCLI) string { return cmp.Or(c.version, "-") }},
-				{Head: "TESTED WITH", Cell: func(c installedCLI) string { return cmp.Or(c.Tested, "-") }},
-				{Head: "PROMPT", Cell: func(c installedCLI) string { return c.Prompt.String() }},
+				{Head: "VERSION", Value: func(c installedCLI) any { return c.version }},
+				{Head: "TESTED WITH", Value: func(c installedCLI) any { return c.Tested }},
+				{Head: "PROMPT", Value: func(c installedCLI) any { return c.Prompt }},
 			}, term.Each(clis))
 			if err == nil && !slices.ContainsFunc(clis, func(c installedCLI) bool { return c.path != "" }) {
 				err = status(exitFailed)

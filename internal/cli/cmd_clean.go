@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -169,5 +168,5 @@ var oldJobColumns = []term.Column[mapreduce.OldJob]{
 	{Key: "bytes", Head: "BYTES", Drop: 1},
 	{Key: "dead_letters", Head: "DEAD LETTERS", Drop: 3},
 	{Key: "removed"},
-	{Key: "kept", Head: "KEPT BECAUSE", Cell: func(c mapreduce.OldJob) string { return cmp.Or(c.Kept, "-") }},
+	{Key: "kept", Head: "KEPT BECAUSE"},
 }

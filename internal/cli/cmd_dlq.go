@@ -108,7 +108,7 @@ func (o *dlqListOptions) run(_ context.Context, con *console, job jobs.Job) erro
 func letterColumns(names itemLabels) []term.Column[dlq.Entry] {
 	label := func(e dlq.Entry) string { return cmp.Or(names.label(e.ItemID, e.Item), "-") }
 	return []term.Column[dlq.Entry]{
-		{Key: "item_id", Head: "ITEM", Cell: func(e dlq.Entry) string { return e.ItemID }, Limit: 40},
+		{Key: "item_id", Head: "ITEM", Limit: 40},
 		{Key: "item_index"},
 		{Key: "correlation_id"},
 		{Key: "job_id"},
@@ -126,7 +126,7 @@ func letterColumns(names itemLabels) []term.Column[dlq.Entry] {
 		{Key: "exit_code", Value: func(e dlq.Entry) any { return e.Last().ExitCode }},
 		{
 			Key: "step", Value: func(e dlq.Entry) any { return e.Last().Step },
-			Head: "STEP", Cell: func(e dlq.Entry) string { return cmp.Or(e.Last().Step, "-") }, Limit: 30, Drop: 5,
+			Head: "STEP", Limit: 30, Drop: 5,
 		},
 		{Key: "message", Value: func(e dlq.Entry) any { return e.Last().Message }},
 		{Key: "error_signature"},

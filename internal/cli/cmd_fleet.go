@@ -215,7 +215,7 @@ func (o *fleetCommandOptions) list(ctx context.Context, con *console, _ []string
 	}
 	return printRows(con, []term.Column[nodeShown]{
 		{Head: "WORKER", Cell: nodeShown.title},
-		{Head: "HOST", Key: "host"},
+		{Head: "HOST", Cell: func(n nodeShown) string { return n.Host }},
 		{Head: "SLOTS", Key: "slots"},
 		{Head: "BUSY", Key: "busy"},
 		{Head: "LAST", Cell: func(n nodeShown) string {
@@ -225,7 +225,7 @@ func (o *fleetCommandOptions) list(ctx context.Context, con *console, _ []string
 			return duration.Seconds(n.ago) + " ago"
 		}},
 		{Head: "LABELS", Cell: func(n nodeShown) string { return cmp.Or(strings.Join(n.Labels, ","), "-") }},
-		{Head: "VERSION", Cell: func(n nodeShown) string { return cmp.Or(n.Version, "-") }},
+		{Head: "VERSION", Key: "version"},
 		{Head: "JOBS", Cell: nodeShown.work},
 	}, term.Each(shown))
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -104,9 +103,8 @@ type quotaShown struct {
 
 // statusOf returns what is printed of a job, by its summary.
 func statusOf(s job.Summary) jobStatus {
-	meta, _ := s.Job.ReadMeta() // the summary was made from it
 	j := jobStatus{
-		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State,
+		JobID: s.Job.ID, Workflow: s.Workflow, Dir: s.Dir, Mode: s.Mode, State: s.State,
 		StateText: s.StateShown(), Ending: s.Ending,
 		ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
@@ -141,10 +139,7 @@ func jobColumns(list []jobStatus, dirs bool, now time.Time) []term.Column[jobSta
 			Paint: func(s jobStatus) term.Colour { return stateColour(s.summary) },
 		},
 		{Head: "AGE", Cell: func(s jobStatus) string { return view.Rough(now.Sub(s.Started)) }, Drop: 2},
-		{
-			Head: "DURATION", Cell: func(s jobStatus) string { return s.DurationMS.String() },
-			Drop: 1,
-		},
+		{Head: "DURATION", Value: func(s jobStatus) any { return s.DurationMS }, Drop: 1},
 		{Head: "OK", Cell: func(s jobStatus) string { return s.count(s.Metrics.Successful) }},
 		{Head: "FAILED", Cell: func(s jobStatus) string { return s.count(s.Metrics.Failed) }},
 		{Head: "ITEMS", Cell: func(s jobStatus) string { return s.count(s.Metrics.TotalItems) }, Drop: 3},
@@ -152,11 +147,9 @@ func jobColumns(list []jobStatus, dirs bool, now time.Time) []term.Column[jobSta
 	if slices.ContainsFunc(list, func(s jobStatus) bool { return s.Spent.Agents > 0 }) {
 		columns = append(columns, term.Column[jobStatus]{Head: "COST", Cell: jobStatus.cost})
 	}
-	name := func(s jobStatus) string { return cmp.Or(s.Workflow, "-") }
-	columns = append(columns, term.Column[jobStatus]{Head: "WORKFLOW", Cell: name})
+	columns = append(columns, term.Column[jobStatus]{Head: "WORKFLOW", Key: "workflow"})
 	if dirs {
-		dir := func(s jobStatus) string { return cmp.Or(s.Dir, "-") }
-		columns = append(columns, term.Column[jobStatus]{Head: "DIRECTORY", Cell: dir})
+		columns = append(columns, term.Column[jobStatus]{Head: "DIRECTORY", Key: "dir"})
 	}
 	return columns
 }

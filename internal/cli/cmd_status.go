@@ -215,7 +215,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 	running := s.State == jobs.Running
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now),
-		ToGo: j.ToGo(), Reused: j.Reused, Complete: j.Complete, NextRetry: j.NextRetry(now),
+		ToGo: j.ToGo(), Merging: j.Merging(), Reused: j.Reused, Complete: j.Complete, NextRetry: j.NextRetry(now),
 		Attempts: attemptTimes{
 			Count: j.Attempts(), Lost: j.Lost, Retries: j.Retries, MeanMS: events.Millis(j.Durations.Mean()),
 			MedianMS: events.Millis(j.Durations.Quantile(0.5)), P90MS: events.Millis(j.Durations.Quantile(0.9)),
@@ -247,7 +247,6 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 			d.Remaining = &remainingTime{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
 		}
 	}
-	d.Merging, _ = j.Merging(now)
 	for _, g := range j.Failures.Groups() {
 		d.Groups = append(d.Groups, failureGroup{
 			ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count,
@@ -357,8 +356,8 @@ func (d details) printMerge(l term.Lines, now time.Time) {
 		return
 	}
 	text := fmt.Sprintf("merged: %d", d.Merged)
-	if n, longest := d.seen.Merging(now); n > 0 {
-		text += fmt.Sprintf(", %d waiting (oldest %s)", n, duration.Seconds(longest))
+	if d.Merging > 0 {
+		text += fmt.Sprintf(", %d waiting (oldest %s)", d.Merging, duration.Seconds(d.seen.LongestMerging(now)))
 	}
 	if d.conflicts > 0 {
 		text += ", " + check.Counted(d.conflicts, "conflict")

@@ -19,6 +19,7 @@ type Summary struct {
 	Job      jobs.Job
 	Workflow string
 	Mode     string
+	Dir      string // that it was started in
 
 	State   jobs.State
 	Reason  string
@@ -134,7 +135,7 @@ func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 }
 
 func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
-	return Summary{Job: place, Workflow: meta.Workflow, Mode: meta.Mode, Started: meta.Started}
+	return Summary{Job: place, Workflow: meta.Workflow, Mode: meta.Mode, Dir: meta.Dir, Started: meta.Started}
 }
 
 // lastWord returns the last event of a log, but for those that people cause between its runs. It returns nil for an

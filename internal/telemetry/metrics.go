@@ -313,9 +313,8 @@ func (m *Metrics) ofJob(f *families, now time.Time) {
 	f.add("prodigy_job_start_time_seconds", "Start time of the current run, in seconds since the Unix epoch.",
 		is(f, float64(v.RunBegan.UnixMicro())/1e6))
 	running, waiting := v.Running(now), v.Waiting(now)
-	merging, _ := v.Merging(now)
 	items := []sample{
-		is(f, max(v.ToGo()-running-waiting-merging, 0), "state", "pending"),
+		is(f, max(v.ToGo()-running-waiting-v.Merging(), 0), "state", "pending"),
 		is(f, running, "state", "running"),
 		is(f, waiting, "state", "waiting"),
 		is(f, v.Counts.Successful, "state", "succeeded"),
@@ -323,8 +322,8 @@ func (m *Metrics) ofJob(f *families, now time.Time) {
 		is(f, v.Counts.Skipped, "state", "skipped"),
 		is(f, v.Counts.Rejected, "state", "rejected"),
 	}
-	if merging > 0 {
-		items = append(items, is(f, merging, "state", "merging"))
+	if n := v.Merging(); n > 0 {
+		items = append(items, is(f, n, "state", "merging"))
 	}
 	f.add("prodigy_items", "Number of items by state.", items...)
 }

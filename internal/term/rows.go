@@ -30,7 +30,7 @@ const (
 type Column[T any] struct {
 	Head  string         // heading for people; without one only programs get the column
 	Key   string         // name for programs; without one only people get the column
-	Cell  func(T) string // what people see, by default what programs do; it is made visible, and cut to Limit
+	Cell  func(T) string // what people see, by default what programs do, or a dash for nothing; it is cut to Limit
 	Value func(T) any    // what programs see in csv and tsv; by default the field that has Key as its name in JSON
 	Paint func(T) Colour
 	Limit int // characters; 0 does not limit them
@@ -154,6 +154,9 @@ func (c Column[T]) cell(k Look, v T, fields *map[string]json.RawMessage) (text s
 		}
 	default:
 		text, err = fieldText(v, c.Key, fields)
+	}
+	if c.Cell == nil && text == "" {
+		text = "-"
 	}
 	text = Untabbed(text)
 	if c.Limit > 0 {

@@ -147,12 +147,15 @@ func (j *Job) parked(now time.Time) (n int, first time.Time) {
 	return n, first
 }
 
-// Merging returns the number of items whose work waits to be merged, and how long the first of them has waited.
-func (j *Job) Merging(now time.Time) (n int, longest time.Duration) {
+// Merging returns the number of items whose work waits to be merged.
+func (j *Job) Merging() int { return len(j.merging) }
+
+// LongestMerging returns how long the first of them has waited.
+func (j *Job) LongestMerging(now time.Time) (longest time.Duration) {
 	for _, q := range j.merging {
 		longest = max(longest, now.Sub(q.Since))
 	}
-	return len(j.merging), longest
+	return longest
 }
 
 // ToGo returns the number of known items without an outcome.

@@ -194,7 +194,7 @@ func (g Progress) outcomes(j *Job) []string {
 // activity returns what happens to the other items, in words.
 func activity(j *Job, now time.Time) []string {
 	parts := []string{j.RunningOf(now) + " running", fmt.Sprintf("%d waiting", j.Waiting(now))}
-	if n, _ := j.Merging(now); n > 0 {
+	if n := j.Merging(); n > 0 {
 		text := fmt.Sprintf("%d merging", n)
 		if v := j.Merges.Verifying; v != nil {
 			text += fmt.Sprintf(" (verify %s)", duration.Format(now.Sub(v.Began).Truncate(time.Second)))

@@ -25,15 +25,8 @@ func Statuses() []Status {
 
 // StatusOf returns the status of an item that is counted so, and that nothing runs for.
 func StatusOf(s errorpolicy.Status) Status {
-	switch s {
-	case errorpolicy.Succeeded:
+	if s == errorpolicy.Succeeded {
 		return Succeeded
-	case errorpolicy.Dead:
-		return DeadLetter
-	case errorpolicy.Skipped:
-		return Skipped
-	case errorpolicy.Rejected:
-		return Rejected
 	}
-	return Pending
+	return Status(s.String())
 }

@@ -42,9 +42,6 @@ type standing struct {
 	// The directory in which the job was started. It is empty if it is not known.
 	Dir string
 
-	// The number of items whose work waits to be merged.
-	Merging int
-
 	// The job has run a reduce or merge phase, which can be run again.
 	Reduces bool
 
@@ -82,9 +79,6 @@ const jobsListed = 50
 type row struct {
 	job.Summary
 
-	// The directory in which the job was started, where jobs of all directories are listed.
-	Dir string
-
 	// Why the job cannot be read.
 	Error string
 }
@@ -102,8 +96,6 @@ func (s *Server) list() (page, error) {
 		r := row{Summary: sum}
 		if err != nil {
 			r.Job, r.Error = j, err.Error()
-		} else if s.Dirs {
-			r.Dir = dirOf(j)
 		}
 		rows = append(rows, r)
 	}
@@ -176,7 +168,6 @@ func (s *Server) jobPage(place jobs.Job, seen *view.Job, labels Labels, charts t
 	}
 	st.Reduces = slices.ContainsFunc(seen.Phases,
 		func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
-	st.Merging, _ = seen.Merging(now)
 	st.Dir = dirOf(place)
 	name := func(index int) { st.Labels[index] = labels.Label(index) }
 	for _, a := range seen.InFlight() {

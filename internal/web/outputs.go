@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
+	"prodigy/internal/term"
 	"prodigy/internal/view"
 )
 
@@ -164,7 +165,7 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request, place jobs.Job) 
 			s.fail(w, r, fmt.Errorf("%w: %w", errNoItem, err))
 			return
 		}
-		entries = only(s.Data.Outputs(place, q),
+		entries = term.Those(s.Data.Outputs(place, q),
 			func(e outputs.Entry) bool { return number == 0 || e.Command == number })
 		more += " " + q.ItemID
 	}
@@ -172,17 +173,6 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request, place jobs.Job) 
 	out := bufio.NewWriter(w)
 	writeOutput(out, entries, more)
 	_ = out.Flush()
-}
-
-// only yields the wanted entries, and all errors.
-func only(entries iter.Seq2[outputs.Entry, error], wanted func(outputs.Entry) bool) iter.Seq2[outputs.Entry, error] {
-	return func(yield func(outputs.Entry, error) bool) {
-		for e, err := range entries {
-			if (err != nil || wanted(e)) && !yield(e, err) {
-				return
-			}
-		}
-	}
 }
 
 // stepEntries returns the entries of a step that runs once. Where they stand is known once it has ended.
@@ -197,7 +187,7 @@ func stepEntries(place jobs.Job, phase, step string) (iter.Seq2[outputs.Entry, e
 			q.Span = *known.Outputs
 		}
 	}
-	return only(outputs.Read(place.OutputsDir(), q),
+	return term.Those(outputs.Read(place.OutputsDir(), q),
 		func(e outputs.Entry) bool { return e.ItemID == "" && e.Phase == phase }), nil
 }
 

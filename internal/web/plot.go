@@ -163,8 +163,7 @@ func (p *plot) count(column int) {
 	p.running.set(column, min(running, slots))
 	p.allowed.set(column, slots)
 	p.waiting.set(column, p.job.Retrying())
-	merging, _ := p.job.Merging(p.job.Last)
-	p.merging.set(column, merging)
+	p.merging.set(column, p.job.Merging())
 }
 
 // close adds an attempt that is over, or goes on at the end of the log. One that ends soon is placed nowhere before.
