@@ -84,8 +84,7 @@ func (o *statusOptions) run(ctx context.Context, con *console, place jobs.Job) e
 	s.print(con.lines(), time.Now())
 	con.lines().Printf("log: %s", place.EventsDir())
 	b, m := seen.Budget(), s.Metrics
-	notSelected := s.State == jobs.Failed && s.Phase == "map" && !s.Complete &&
-		m.Successful+m.Failed+m.Skipped+m.Rejected == 0
+	notSelected := s.State == jobs.Failed && s.Phase == "map" && !s.Complete && m.Finished() == 0
 	switch {
 	case notSelected && !lastOf(place).InputGone:
 		fix, next := mend(place)

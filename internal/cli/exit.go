@@ -133,8 +133,7 @@ func exitCode(err error) int {
 func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	switch r.State {
 	case jobs.Completed:
-		m := r.Metrics
-		if m.Failed+m.Skipped+m.Rejected > 0 && !partialOK || r.ReduceStale || r.ReduceHeld {
+		if r.Metrics.Unsuccessful() > 0 && !partialOK || r.ReduceStale || r.ReduceHeld {
 			return exitLeft
 		}
 		return exitOK

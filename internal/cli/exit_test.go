@@ -36,7 +36,7 @@ func TestExitCodeFollowsTheErrorOfTheCommand(t *testing.T) {
 }
 
 func TestResultCodeFollowsTheEndOfTheJob(t *testing.T) {
-	letters := errorpolicy.Metrics{TotalItems: 2, Successful: 1, Failed: 1}
+	letters := errorpolicy.Metrics{TotalItems: 2, Outcomes: errorpolicy.Outcomes{Successful: 1, Failed: 1}}
 	interrupt := &signalError{os.Interrupt}
 	for _, c := range []struct {
 		name      string
@@ -48,8 +48,8 @@ func TestResultCodeFollowsTheEndOfTheJob(t *testing.T) {
 		{name: "all good", result: mapreduce.Result{State: jobs.Completed}, want: 0},
 		{name: "dead letters", result: mapreduce.Result{State: jobs.Completed, Metrics: letters}, want: 3},
 		{name: "dead letters are fine", result: mapreduce.Result{State: jobs.Completed, Metrics: letters}, partialOK: true, want: 0},
-		{name: "skipped", result: mapreduce.Result{State: jobs.Completed, Metrics: errorpolicy.Metrics{Skipped: 1}}, want: 3},
-		{name: "rejected", result: mapreduce.Result{State: jobs.Completed, Metrics: errorpolicy.Metrics{Rejected: 1}}, want: 3},
+		{name: "skipped", result: mapreduce.Result{State: jobs.Completed, Metrics: errorpolicy.Metrics{Outcomes: errorpolicy.Outcomes{Skipped: 1}}}, want: 3},
+		{name: "rejected", result: mapreduce.Result{State: jobs.Completed, Metrics: errorpolicy.Metrics{Outcomes: errorpolicy.Outcomes{Rejected: 1}}}, want: 3},
 		{name: "failed", result: mapreduce.Result{State: jobs.Failed}, partialOK: true, want: 1},
 		{name: "a signal came too late", result: mapreduce.Result{State: jobs.Completed}, stop: interrupt, want: 0},
 		{name: "SIGINT", result: mapreduce.Result{State: jobs.Stopped}, stop: interrupt, want: 130},

@@ -420,7 +420,7 @@ func resumedWith(e events.JobResumed, earlier mapreduce.Earlier) string {
 		return steps
 	}
 	m := earlier.Metrics
-	failed, left := m.Failed+m.Rejected, len(e.Attached)
+	failed, left := m.DeadLetters(), len(e.Attached)
 	text := strings.Join(check.Said(
 		fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0)),
 		check.Some("%d failed", failed),

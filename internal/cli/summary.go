@@ -205,7 +205,7 @@ func (e finishedRun) summary() job.Summary {
 func stateColour(s job.Summary) term.Colour {
 	switch s.State {
 	case jobs.Completed:
-		if s.ReduceStale || s.ReduceHeld || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
+		if s.ReduceStale || s.ReduceHeld || s.Metrics.Unsuccessful() > 0 {
 			return term.Yellow
 		}
 		return term.Green
@@ -305,7 +305,7 @@ func (e finishedRun) counts() []string {
 	if e.job != nil {
 		done += check.Some(reusedText, e.job.Reused)
 	}
-	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
+	toGo := m.TotalItems - m.Finished()
 	parts := check.Said(done, check.Some("%d failed", m.Failed), check.Some("%d skipped", m.Skipped),
 		check.Some("%d rejected", m.Rejected), check.Some("%d remaining", toGo))
 	if toGo == 0 && e.State != jobs.Completed && e.job != nil && !e.job.Complete {

@@ -185,7 +185,7 @@ func TestDeadLetterThatSucceedsMovesFromFailedToSuccessful(t *testing.T) {
 	m.ItemSucceeded(Rejected)
 	got := m.Metrics()
 	want := Metrics{
-		TotalItems: 3, Successful: 2, Failed: 1, FailureRate: 1.0 / 3,
+		TotalItems: 3, Outcomes: Outcomes{Successful: 2, Failed: 1}, FailureRate: 1.0 / 3,
 		ErrorTypes:      map[retry.Type]int{retry.TypeTimeout: 2, retry.TypeCircuitOpen: 1},
 		FailurePatterns: []Pattern{},
 	}
@@ -200,7 +200,7 @@ func TestMetricsCountItemsOnce(t *testing.T) {
 	play(m, "sssrrffkx")
 	got := m.Metrics()
 	want := Metrics{
-		TotalItems: 12, Successful: 3, Failed: 2, Skipped: 1, Rejected: 1, FailureRate: 2.0 / 6,
+		TotalItems: 12, Outcomes: Outcomes{Successful: 3, Failed: 2, Skipped: 1, Rejected: 1}, FailureRate: 2.0 / 6,
 		ErrorTypes:      map[retry.Type]int{retry.TypeTimeout: 2, retry.TypeNetwork: 1, retry.TypeCircuitOpen: 1},
 		FailurePatterns: []Pattern{},
 	}

@@ -12,16 +12,45 @@ import (
 // including skipped items but not retried tries, and do not go down when a dead letter succeeds later.
 type Metrics struct {
 	TotalItems int `json:"total_items"` // until it is known: the items that are no longer pending
-	Successful int `json:"successful"`
-	Failed     int `json:"failed"`
-	Skipped    int `json:"skipped"`
-	Rejected   int `json:"rejected"`
+	Outcomes
 
 	// failed / (successful + failed + skipped), 0 when nothing finished
 	FailureRate float64 `json:"failure_rate"`
 
 	ErrorTypes      map[retry.Type]int `json:"error_types"`
 	FailurePatterns []Pattern          `json:"failure_patterns"`
+}
+
+// Outcomes are the numbers of items by outcome. A retried dead letter counts by its last outcome.
+type Outcomes struct {
+	Successful int `json:"successful"`
+	Failed     int `json:"failed"`
+	Skipped    int `json:"skipped"`
+	Rejected   int `json:"rejected"`
+}
+
+// Finished returns the number of items that have an outcome.
+func (o Outcomes) Finished() int { return o.Successful + o.Unsuccessful() }
+
+// Unsuccessful returns the number of those that did not succeed.
+func (o Outcomes) Unsuccessful() int { return o.DeadLetters() + o.Skipped }
+
+// DeadLetters returns the number of those that are dead letters.
+func (o Outcomes) DeadLetters() int { return o.Failed + o.Rejected }
+
+// Move counts an item that had one status, and now has another.
+func (o *Outcomes) Move(before, after Status) {
+	if n := o.of(before); n != nil && *n > 0 {
+		*n--
+	}
+	if n := o.of(after); n != nil {
+		*n++
+	}
+}
+
+// of returns the number that an item with status s is in; nil means none.
+func (o *Outcomes) of(s Status) *int {
+	return [...]*int{Succeeded: &o.Successful, Dead: &o.Failed, Skipped: &o.Skipped, Rejected: &o.Rejected}[s]
 }
 
 // Pattern is a type of error that came at least three times.
@@ -72,9 +101,8 @@ func (c *counts) settled() int { return c.finished() + c[Rejected] }
 // Metrics returns the counts so far. Its map and lists are never nil, and the caller's own.
 func (m *Machine) Metrics() Metrics {
 	metrics := Metrics{
-		TotalItems: m.Counts.settled(),
-		Successful: m.Counts[Succeeded], Failed: m.Counts[Dead], Skipped: m.Counts[Skipped],
-		Rejected:    m.Counts[Rejected],
+		TotalItems:  m.Counts.settled(),
+		Outcomes:    Outcomes{m.Counts[Succeeded], m.Counts[Dead], m.Counts[Skipped], m.Counts[Rejected]},
 		FailureRate: share(m.Counts[Dead], m.Counts.finished()),
 		ErrorTypes:  map[retry.Type]int{}, FailurePatterns: []Pattern{},
 	}

@@ -32,7 +32,7 @@ func samples() []Event {
 	at := start0.Add(time.Second)
 	captured := map[string]json.RawMessage{"sum": json.RawMessage(`{"a":[1,"<2>"]}`)}
 	metrics := errorpolicy.Metrics{
-		TotalItems: 3, Successful: 1, Failed: 1, Skipped: 1, FailureRate: 0.25,
+		TotalItems: 3, Outcomes: errorpolicy.Outcomes{Successful: 1, Failed: 1, Skipped: 1}, FailureRate: 0.25,
 		ErrorTypes: map[retry.Type]int{retry.TypeTimeout: 1},
 		FailurePatterns: []errorpolicy.Pattern{{
 			PatternType: retry.TypeTimeout, Frequency: 3, Items: []string{"item_1"}, SuggestedAction: "Wait",

@@ -52,7 +52,7 @@ type Hold = limits.Hold
 // items have succeeded.
 func (s Summary) StateShown() string {
 	shown := string(s.State)
-	if s.State == jobs.Completed && s.Metrics.Failed+s.Metrics.Rejected > 0 {
+	if s.State == jobs.Completed && s.Metrics.DeadLetters() > 0 {
 		shown += " with failures"
 	}
 	shown = cmp.Or(s.Ending.Words(), shown)

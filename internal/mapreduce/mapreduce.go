@@ -268,7 +268,7 @@ func (j *owner) retryDead(ctx context.Context, itemIDs []string, reduce bool, wo
 		return v, nil
 	case stopped:
 		left = "the first dead letters failed again, so the others and %[1]s did not run: resume runs %[1]s"
-	case !reduce && j.workflow.ReduceWhen == nil && m.Failed+m.Rejected > 0:
+	case !reduce && j.workflow.ReduceWhen == nil && m.DeadLetters() > 0:
 		left = "dead letters are left, so %[1]s did not run: resume runs %[1]s"
 	}
 	if left != "" {

@@ -418,7 +418,7 @@ func TestThePolicyDecidesAboutConflicts(t *testing.T) {
 		}
 		return ""
 	}
-	for policy, want := range map[string]errorpolicy.Metrics{
+	for policy, want := range map[string]errorpolicy.Outcomes{
 		"on_item_failure: dlq":  {Failed: 4},
 		"on_item_failure: skip": {Skipped: 4},
 		"on_item_failure: custom:h\nhandlers: {h: [{shell: handle}]}":                                                        {Failed: 4},

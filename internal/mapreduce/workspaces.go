@@ -318,7 +318,7 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 		return d, v
 	}
 	j.Record(events.WorktreeCleaned{Reason: "the job has completed"})
-	if m := j.Policy.Metrics(); m.Failed+m.Skipped+m.Rejected == 0 { // else the hub alone has the work of those
+	if j.Policy.Metrics().Unsuccessful() == 0 { // else the hub alone has the work of those
 		if err := j.space.Forget(); err != nil {
 			j.notice(err.Error())
 		}

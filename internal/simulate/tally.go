@@ -112,7 +112,7 @@ func (t *Tally) Apply(r events.Record) {
 			t.ItemRetries++
 		}
 	}
-	t.Stragglers, t.Merged, t.DeadLetters = j.Stragglers.Found, j.Merged, j.Counts.Failed+j.Counts.Rejected
+	t.Stragglers, t.Merged, t.DeadLetters = j.Stragglers.Found, j.Merged, j.Counts.DeadLetters()
 	t.StepRetries = j.Retries - t.ItemRetries
 	if n := j.Slots(); n > 0 {
 		t.LowestLimit, t.TopLimit = min(cmp.Or(t.LowestLimit, n), n), max(t.TopLimit, n)

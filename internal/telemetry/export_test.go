@@ -211,7 +211,7 @@ func secondRun() []events.Event {
 			AttemptID:  events.AttemptID{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
 			ItemOutput: events.ItemOutput{Output: "SECRET OUTPUT"}, DurationMS: events.Millis(time.Second),
 		},
-		events.JobCompleted{Metrics: errorpolicy.Metrics{TotalItems: 1, Successful: 1}},
+		events.JobCompleted{Metrics: errorpolicy.Metrics{TotalItems: 1, Outcomes: errorpolicy.Outcomes{Successful: 1}}},
 	}
 }
 

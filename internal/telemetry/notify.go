@@ -151,7 +151,7 @@ func momentsOf(e events.Event) []workflow.Moment {
 		case jobs.Failed:
 			return []workflow.Moment{workflow.OnFailed, workflow.OnDone}
 		case jobs.Completed:
-			if m := end.Metrics; m != nil && m.Failed+m.Rejected > 0 {
+			if m := end.Metrics; m != nil && m.DeadLetters() > 0 {
 				return []workflow.Moment{workflow.OnDone, workflow.OnFailures}
 			}
 		}

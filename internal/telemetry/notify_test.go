@@ -136,7 +136,7 @@ func TestWhatHappensBetweenTwoMessagesIsOneMessage(t *testing.T) {
 			n.observe(j.records(letter(fmt.Sprint("b", i))...))
 		}
 		time.Sleep(time.Minute)
-		n.observe(j.records(events.JobCompleted{Metrics: errorpolicy.Metrics{TotalItems: 60, Successful: 9, Failed: 51}}))
+		n.observe(j.records(events.JobCompleted{Metrics: errorpolicy.Metrics{TotalItems: 60, Outcomes: errorpolicy.Outcomes{Successful: 9, Failed: 51}}}))
 		n.close(t.Context(), time.Minute)
 		if got := counts(box.messages); got != "map[dead_letter:1] map[dead_letter:50] map[done:1]" {
 			t.Fatal(got)
@@ -278,7 +278,7 @@ func TestWhatADeadRunHasNotToldIsSentAgain(t *testing.T) {
 		j, box, other := newTestJob(t), &inbox{}, &inbox{}
 		j.records(events.JobStarted{})
 		was := j.records(letter("a")...)
-		j.records(slices.Concat(letter("b"), []events.Event{events.CancelRequested{By: "alice"}, events.JobCancelled{Reason: "cancelled by alice", Metrics: errorpolicy.Metrics{TotalItems: 3, Failed: 2}}})...)
+		j.records(slices.Concat(letter("b"), []events.Event{events.CancelRequested{By: "alice"}, events.JobCancelled{Reason: "cancelled by alice", Metrics: errorpolicy.Metrics{TotalItems: 3, Outcomes: errorpolicy.Outcomes{Failed: 2}}}})...)
 		book, err := openJournal(j.place)
 		if err != nil {
 			t.Fatal(err)

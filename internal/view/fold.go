@@ -295,27 +295,7 @@ func (j *Job) count(index int, s errorpolicy.Status) {
 		before = errorpolicy.Dead
 	}
 	j.status.Set(index, s)
-	if count := j.Counts.of(before); count != nil && *count > 0 {
-		*count--
-	}
-	if count := j.Counts.of(s); count != nil {
-		*count++
-	}
-}
-
-// of returns the count that an item with status s is in; nil means none.
-func (c *Counts) of(s errorpolicy.Status) *int {
-	switch s {
-	case errorpolicy.Succeeded:
-		return &c.Successful
-	case errorpolicy.Dead:
-		return &c.Failed
-	case errorpolicy.Skipped:
-		return &c.Skipped
-	case errorpolicy.Rejected:
-		return &c.Rejected
-	}
-	return nil
+	j.Counts.Move(before, s)
 }
 
 // found notes that there is an item with this index.

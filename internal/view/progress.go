@@ -166,7 +166,7 @@ func (g Progress) shares(j *Job, cells int) string {
 	}{
 		{c.Successful, term.Green, "█"},
 		{c.Skipped, term.Yellow, "▓"},
-		{c.Failed + c.Rejected, term.Red, "▒"},
+		{c.DeadLetters(), term.Red, "▒"},
 		{total - c.Finished(), "", "░"},
 	} {
 		if g.Colours && p.colour != "" {

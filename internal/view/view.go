@@ -213,16 +213,8 @@ func (s Stragglers) Words() string {
 	return check.Counted(s.Found, "attempt")
 }
 
-// Counts are the numbers of items by outcome. A retried dead letter counts by its last outcome.
-type Counts struct {
-	Successful int `json:"successful"`
-	Failed     int `json:"failed"`
-	Skipped    int `json:"skipped"`
-	Rejected   int `json:"rejected"`
-}
-
-// Finished returns the number of items that have an outcome.
-func (c Counts) Finished() int { return c.Successful + c.Failed + c.Skipped + c.Rejected }
+// Counts are the numbers of items by outcome.
+type Counts = errorpolicy.Outcomes
 
 // Phase is a phase of the job that has begun.
 type Phase struct {
@@ -294,11 +286,7 @@ func New() *Job {
 // Resumed returns a view to which only the records from a resume on will be applied; earlier are the metrics before it.
 func Resumed(earlier errorpolicy.Metrics) *Job {
 	j := New()
-	j.resumed, j.known = true, earlier.TotalItems
-	j.Counts = Counts{
-		Successful: earlier.Successful, Failed: earlier.Failed, Skipped: earlier.Skipped,
-		Rejected: earlier.Rejected,
-	}
+	j.resumed, j.known, j.Counts = true, earlier.TotalItems, earlier.Outcomes
 	j.speed.before = j.Counts.Finished()
 	return j
 }

@@ -103,7 +103,7 @@ func TestEachItemCountsByItsLastEnd(t *testing.T) {
 
 // Whoever is shown only the records of a resume comes to the same counts as who saw all.
 func TestResumedCountsOnFromWhatWasBefore(t *testing.T) {
-	earlier := errorpolicy.Metrics{Successful: 3, Failed: 2, Rejected: 1}
+	earlier := errorpolicy.Metrics{Outcomes: errorpolicy.Outcomes{Successful: 3, Failed: 2, Rejected: 1}}
 	j, _ := fold(view.Resumed(earlier), events.JobResumed{Reason: events.ForDeadLetters, Completed: 6}, begun(1), done(1))
 	if want := (view.Counts{Successful: 4, Failed: 1, Rejected: 1}); j.Counts != want {
 		t.Errorf("counts = %+v, want %+v", j.Counts, want)

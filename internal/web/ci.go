@@ -43,7 +43,7 @@ func (c *CI) unclean() string {
 	case s.State != jobs.Completed:
 		text := string(s.State) + term.Prefixed(": ", s.Reason)
 		if m := s.Metrics; m.TotalItems > 0 {
-			text += fmt.Sprintf("; %d of %s have ended", m.Successful+m.Failed+m.Rejected+m.Skipped,
+			text += fmt.Sprintf("; %d of %s have ended", m.Finished(),
 				check.Counted(m.TotalItems, "item"))
 		}
 		return text

@@ -64,7 +64,7 @@ type told struct {
 }
 
 // Letters returns the number of dead letters.
-func (t told) Letters() int { return t.job.Counts.Failed + t.job.Counts.Rejected }
+func (t told) Letters() int { return t.job.Counts.DeadLetters() }
 
 // Last returns what the last record of the job says.
 func (t told) Last() job.Last {

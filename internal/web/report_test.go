@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
+	"prodigy/internal/view"
 )
 
 var began = time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
@@ -341,7 +342,7 @@ func TestOnlyAJobWithoutFailuresIsGreen(t *testing.T) {
 		{"running", 1, 1, badge{"running", "running"}},
 		{"failed", 1, 1, badge{"failed", "failed"}},
 	} {
-		if got := badgeOf(c.state, c.failed, c.skipped); got != c.want {
+		if got := badgeOf(c.state, view.Counts{Failed: c.failed, Skipped: c.skipped}); got != c.want {
 			t.Errorf("%s, %d failed, %d skipped: got %+v, want %+v", c.state, c.failed, c.skipped, got, c.want)
 		}
 	}

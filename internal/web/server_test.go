@@ -83,7 +83,7 @@ func newSite(t *testing.T) *site {
 	server := &Server{Token: token, Version: "test", Data: Data{
 		Jobs: home.List, Find: home.Find,
 		Summary: func(j jobs.Job) (job.Summary, error) {
-			return job.Summary{Job: j, Workflow: evil, State: "completed", Metrics: errorpolicy.Metrics{Failed: s.failed}}, nil
+			return job.Summary{Job: j, Workflow: evil, State: "completed", Metrics: errorpolicy.Metrics{Outcomes: errorpolicy.Outcomes{Failed: s.failed}}}, nil
 		},
 		Explain: func(_ jobs.Job, item string) (view.Explanation, json.RawMessage, error) {
 			if item == "none" {

@@ -106,9 +106,9 @@ var functions = template.FuncMap{
 
 	// parts of pages
 	"style": func() template.CSS { return template.CSS(chartsStyle) },
-	"badge": func(state jobs.State, c view.Counts) badge { return badgeOf(state, c.Failed+c.Rejected, c.Skipped) },
+	"badge": badgeOf,
 	"summed": func(s job.Summary) badge {
-		b := badgeOf(s.State, s.Metrics.Failed+s.Metrics.Rejected, s.Metrics.Skipped)
+		b := badgeOf(s.State, s.Metrics.Outcomes)
 		b.Text = s.StateShown()
 		return b
 	},
@@ -137,16 +137,15 @@ func widen(x, w float64) string {
 // that completed.
 type badge struct{ Text, Class string }
 
-// badgeOf returns the badge of a job in a state, of which some items have failed or were rejected, and some
-// were skipped.
-func badgeOf(state jobs.State, failed, skipped int) badge {
+// badgeOf returns the badge of a job in a state, by what has become of its items.
+func badgeOf(state jobs.State, c view.Counts) badge {
 	text := string(state)
 	switch {
 	case state != jobs.Completed:
 		return badge{text, text}
-	case failed > 0:
+	case c.DeadLetters() > 0:
 		return badge{text + " with failures", "left"}
-	case skipped > 0:
+	case c.Skipped > 0:
 		return badge{text, "left"}
 	}
 	return badge{text, text}
