@@ -1,8 +1,6 @@
 package outputs
 
 import (
-	"bytes"
-	"strconv"
 	"strings"
 
 	"prodigy/internal/check"
@@ -28,12 +26,7 @@ const maxTailLine = 1 << 10
 // damaged is passed over.
 func LastLines(dir string, q Query, n int) Tail {
 	var t Tail
-	type key struct {
-		Source
-		Stream
-	}
-	open := map[key][]byte{} // lines whose end has not come
-	add := func(k key, text []byte) {
+	add := func(k StreamOf, text []byte) {
 		line := check.LastWritten(check.WithoutColours(strings.ToValidUTF8(string(text), "\ufffd")))
 		if line == "" {
 			return
@@ -44,34 +37,17 @@ func LastLines(dir string, q Query, n int) Tail {
 		}
 		t.Lines = append(t.Lines, TailLine{k.Step, k.Stream == Stderr, line})
 	}
+	lines := Lines{Line: add, Join: cutLine}
 	for e, err := range Read(dir, q) {
 		if err != nil {
 			continue
 		}
 		if e.Missing > 0 {
-			add(key{e.Source, Stderr}, []byte("… "+strconv.FormatInt(e.Missing, 10)+" bytes left out …"))
+			add(StreamOf{e.Source, Stderr}, []byte(check.Some("… %d bytes left out …", e.Missing)))
 		}
-		for _, p := range e.Printed {
-			k := key{e.Source, p.Stream}
-			for line := range bytes.Lines(p.Text) {
-				text, whole := bytes.CutSuffix(line, []byte("\n"))
-				if open[k] = cutLine(open[k], text); whole {
-					add(k, open[k])
-					delete(open, k)
-				}
-			}
-		}
-		if e.End != nil {
-			for _, s := range []Stream{Stdout, Stderr} {
-				k := key{e.Source, s}
-				add(k, open[k])
-				delete(open, k)
-			}
-		}
+		lines.Add(e)
 	}
-	for k, text := range open { // of a run that died
-		add(k, text)
-	}
+	lines.Close() // of a run that died
 	return t
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
-	"slices"
 	"strconv"
 
 	"prodigy/internal/check"
@@ -38,23 +36,22 @@ type LogPrinter struct {
 	// before is the command that printed last. Another one gets a heading.
 	before outputs.Source
 
-	// open holds lines whose end has not been printed yet.
-	open map[logStream][]byte
+	// lines are those that get prefixes.
+	lines outputs.Lines
+
+	// next is what is printed next.
+	next bytes.Buffer
 
 	// middle is set while the last output without prefixes did not end its line.
 	middle bool
 }
 
-// logStream is a stream of a command.
-type logStream struct {
-	source outputs.Source
-	stream outputs.Stream
-}
-
 // NewLogPrinter returns a printer of entries to out. Safe means that it is a terminal, where everything is made safe to
 // show.
 func NewLogPrinter(out io.Writer, look term.Look, safe bool) *LogPrinter {
-	return &LogPrinter{out: out, look: look, safe: safe, open: map[logStream][]byte{}}
+	p := &LogPrinter{out: out, look: look, safe: safe}
+	p.lines = outputs.Lines{Line: p.line, Join: func(before, more []byte) []byte { return append(before, more...) }}
+	return p
 }
 
 // Learn reads entries of an item that Print is about to print, so that it knows whether there are several tries.
@@ -78,38 +75,31 @@ func (p *LogPrinter) Print(entries iter.Seq2[outputs.Entry, error]) error {
 		if err != nil {
 			return err
 		}
-		var b bytes.Buffer
 		if p.Prefix {
-			p.lines(&b, e)
+			p.prefixed(e)
 		} else {
-			p.plain(&b, e)
+			p.plain(e)
 		}
-		if _, err := p.out.Write(b.Bytes()); err != nil {
+		if err := p.flush(); err != nil {
 			return err
 		}
 	}
-	return p.end()
+	p.lines.Close()
+	if p.middle && p.safe {
+		p.next.WriteByte('\n')
+	}
+	return p.flush()
 }
 
-// end prints what is left.
-func (p *LogPrinter) end() error {
-	var b bytes.Buffer
-	left := slices.SortedFunc(maps.Keys(p.open), func(a, b logStream) int {
-		return cmp.Or(cmp.Compare(a.source.ItemID, b.source.ItemID), cmp.Compare(a.source.Command, b.source.Command),
-			cmp.Compare(a.stream.String(), b.stream.String()))
-	})
-	for _, k := range left {
-		p.line(&b, k, p.open[k])
-	}
-	if p.middle && p.safe {
-		b.WriteByte('\n')
-	}
-	_, err := p.out.Write(b.Bytes())
+// flush prints what is next.
+func (p *LogPrinter) flush() error {
+	_, err := p.next.WriteTo(p.out)
 	return err
 }
 
 // plain adds the output as it is, below a heading where another command begins.
-func (p *LogPrinter) plain(b *bytes.Buffer, e outputs.Entry) {
+func (p *LogPrinter) plain(e outputs.Entry) {
+	b := &p.next
 	p.count(e)
 	headed := p.safe || p.Tries && (p.tried || p.repeated)
 	if (e.First || e.Source != p.before) && len(e.Printed) > 0 {
@@ -117,7 +107,7 @@ func (p *LogPrinter) plain(b *bytes.Buffer, e outputs.Entry) {
 			b.WriteByte('\n')
 		}
 		if headed {
-			p.heading(b, p.headingOf(e))
+			p.heading(p.headingOf(e))
 		}
 		p.before, p.middle = e.Source, false
 	}
@@ -136,14 +126,14 @@ func (p *LogPrinter) plain(b *bytes.Buffer, e outputs.Entry) {
 		if p.middle {
 			b.WriteByte('\n')
 		}
-		p.heading(b, end)
+		p.heading(end)
 		p.middle = false
 	}
 }
 
 // heading adds a line about a command.
-func (p *LogPrinter) heading(b *bytes.Buffer, text string) {
-	b.WriteString(p.look.Paint(term.Bold, "── "+term.Visible(text)+" ──") + "\n")
+func (p *LogPrinter) heading(text string) {
+	p.next.WriteString(p.look.Paint(term.Bold, "── "+term.Visible(text)+" ──") + "\n")
 }
 
 // headingOf names the command of an entry, and says when it printed that.
@@ -161,57 +151,31 @@ func (p *LogPrinter) headingOf(e outputs.Entry) string {
 	return heading + ", " + check.Moment(e.Time)
 }
 
-// lines adds the whole lines of an entry, each with its prefix.
-func (p *LogPrinter) lines(b *bytes.Buffer, e outputs.Entry) {
+// prefixed adds the whole lines of an entry, each with its prefix.
+func (p *LogPrinter) prefixed(e outputs.Entry) {
+	note := func(text string) { p.next.WriteString(p.prefixOf(e.Source, "=") + text + "\n") }
 	if e.Missing > 0 {
-		p.flush(b, e.Source)
-		b.WriteString(p.prefixOf(e.Source, "=") + fmt.Sprintf("%d bytes dropped\n", e.Missing))
+		p.lines.Flush(e.Source)
+		note(fmt.Sprintf("%d bytes dropped", e.Missing))
 	}
-	for _, part := range e.Printed {
-		k := logStream{e.Source, part.Stream}
-		text := part.Text
-		for {
-			line, rest, whole := bytes.Cut(text, []byte("\n"))
-			if !whole {
-				break
-			}
-			p.line(b, k, append(p.open[k], line...))
-			delete(p.open, k)
-			text = rest
-		}
-		if len(text) > 0 {
-			p.open[k] = append(p.open[k], text...)
-		}
-	}
+	p.lines.Add(e)
 	if e.End == nil {
 		return
 	}
-	p.flush(b, e.Source)
 	if end := e.End.Trouble(); end != "" {
-		b.WriteString(p.prefixOf(e.Source, "=") + p.look.Paint(term.Red, end) + "\n")
-	}
-}
-
-// flush adds the incomplete lines of a command.
-func (p *LogPrinter) flush(b *bytes.Buffer, s outputs.Source) {
-	for _, stream := range []outputs.Stream{outputs.Stdout, outputs.Stderr} {
-		k := logStream{s, stream}
-		if rest := p.open[k]; len(rest) > 0 {
-			p.line(b, k, rest)
-		}
-		delete(p.open, k)
+		note(p.look.Paint(term.Red, end))
 	}
 }
 
 // line adds one line with its prefix, without a carriage return at its end.
-func (p *LogPrinter) line(b *bytes.Buffer, k logStream, text []byte) {
+func (p *LogPrinter) line(of outputs.StreamOf, text []byte) {
 	mark := "|"
-	if k.stream == outputs.Stderr {
+	if of.Stream == outputs.Stderr {
 		mark = "!"
 	}
-	b.WriteString(p.prefixOf(k.source, mark))
-	b.Write(p.shown(bytes.TrimSuffix(text, []byte("\r"))))
-	b.WriteByte('\n')
+	p.next.WriteString(p.prefixOf(of.Source, mark))
+	p.next.Write(p.shown(bytes.TrimSuffix(text, []byte("\r"))))
+	p.next.WriteByte('\n')
 }
 
 // prefixOf names a command in front of a line.
