@@ -37,6 +37,9 @@ func Each[T, R any](list []T, of func(T) R) []R {
 	return all
 }
 
+// First returns the first elements of a list, at most so many.
+func First[T any](list []T, most int) []T { return list[:min(len(list), most)] }
+
 // Counted returns a number with its noun: "1 try", "2 tries".
 func Counted(n int, noun string) string {
 	if n == 1 {

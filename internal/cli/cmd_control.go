@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -167,7 +168,7 @@ func steerItems(ctx context.Context, con *console, place jobs.Job, verb job.Verb
 		return err
 	}
 	for all := r.Items; ; {
-		r.Items = all[:min(len(all), itemsInRequest)]
+		r.Items = check.First(all, itemsInRequest)
 		all = all[len(r.Items):]
 		if err := steerJob(ctx, con, place, r, false); err != nil || len(all) == 0 {
 			return err

@@ -135,7 +135,7 @@ func (a analysis) print(con *console) error {
 	}
 	l := con.lines()
 	l.Printf("%s in job %s\n\nBy signature:", check.Counted(a.Total, "dead letter"), a.JobID)
-	for i, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
+	for i, g := range check.First(a.BySignature, signaturesShown) {
 		l.Foldf(8, "%6d  #%d %s", g.Count, i+1, term.Cell(g.Signature, 120))
 		for _, s := range g.Samples {
 			l.Foldf(10, "        %s: %s", term.Cell(s.ItemID, 40), term.Cell(s.Message, 120))

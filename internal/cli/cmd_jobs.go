@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -42,7 +43,7 @@ list the jobs of all directories, with their paths.`,
 			return err
 		}
 		list := []jobStatus{}
-		for _, place := range all[:min(len(all), limit)] {
+		for _, place := range check.First(all, limit) {
 			s, err := job.Summarize(place)
 			if err != nil {
 				con.sayf("warning: %s: %v", place.ID, err)

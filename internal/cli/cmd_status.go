@@ -230,7 +230,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		d.Stragglers = &j.Stragglers
 	}
 	queue := j.Queue(recorded != nil && recorded.Workspace.Order == workflow.OrderItems)
-	for _, q := range queue[:min(len(queue), queueShown)] {
+	for _, q := range check.First(queue, queueShown) {
 		d.Queue = append(d.Queue, q.ItemID)
 	}
 	d.conflicts = d.Collided
@@ -319,7 +319,7 @@ func (d details) print(l term.Lines, now time.Time) {
 	for t, n := range check.ByKey(types) {
 		l.Printf("%s errors: %d", t, n)
 	}
-	for _, g := range groups[:min(len(groups), groupsInStatus)] {
+	for _, g := range check.First(groups, groupsInStatus) {
 		example := ""
 		if e := g.Example; e.ItemID != "" {
 			name := term.Visible(e.ItemID) + term.Prefixed(", ", term.Brief(d.label(e.ItemIndex), labelShown))

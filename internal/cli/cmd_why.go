@@ -111,7 +111,7 @@ func (e *explained) follow(job jobs.Job, from []string, most int) {
 		return
 	}
 	e.more = max(0, len(from)-most)
-	for _, itemID := range from[:min(len(from), most)] {
+	for _, itemID := range check.First(from, most) {
 		made := madeFrom{JobID: meta.Input.JobID, ItemID: itemID}
 		var origin explained
 		if place, err := findJob(jobName{id: made.JobID, all: true}); err != nil {

@@ -93,7 +93,7 @@ func completeLetter(cmd *cobra.Command, args []string, word string) ([]string, c
 	if job, err := findJob(jobOf(cmd, args)); err == nil {
 		ids, _ := dlq.IDs(job.DLQFile())
 		offered = beginning(word, ids)
-		offered = offered[:min(len(offered), offeredMost)]
+		offered = check.First(offered, offeredMost)
 	}
 	if len(args) == 0 && word != "" {
 		found, _ := completeJobs(cmd, nil, word)

@@ -61,9 +61,11 @@ type printer struct {
 	flood term.Flood
 	// job is what the records so far amount to.
 	job *view.Job
-	// named is how hints name the job. It finds that out once.
+	// place is where the job is. It finds that out once, as those below do.
+	place func() (jobs.Job, error)
+	// named is how hints name the job.
 	named func() string
-	// conversation makes what people see of an entry that an AI coding CLI has printed. It finds the preset once.
+	// conversation makes what people see of an entry that an AI coding CLI has printed.
 	conversation func() func(outputs.Entry) outputs.Entry
 }
 
@@ -92,9 +94,10 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	if o.quiet || con.format == term.JSON {
 		p.results = io.Discard
 	}
+	p.place = sync.OnceValues(func() (jobs.Job, error) { return findJob(jobName{id: p.job.ID, all: true}) })
 	p.named = sync.OnceValue(func() string { return named(p.job.ID) })
 	p.conversation = sync.OnceValue(func() func(outputs.Entry) outputs.Entry {
-		place, _ := findJob(jobName{id: p.job.ID, all: true})
+		place, _ := p.place()
 		return outputs.Rendering(conversations(place))
 	})
 	if mode := o.echo.mode(); mode != "" {
@@ -345,7 +348,8 @@ func (p *printer) itemEnded(index int, o events.ItemOutput) {
 		p.echo.Finished(index)
 		return
 	}
-	text, err := outputOfItem(p.job.ID, o)
+	place, _ := p.place() // which only the file of a large output needs
+	text, err := job.Output(place, o)
 	p.screen.Clear()
 	if err = errors.Join(err, p.echo.Printed(index, text)); err != nil {
 		p.log(events.Bad, "print the output of an item: %v", err)
@@ -360,18 +364,6 @@ func (p *printer) closeItems() {
 	if err := p.echo.Close(); err != nil && !p.ofCommands { // the run ends with an error of those
 		p.log(events.Bad, "print the output of items: %v", err)
 	}
-}
-
-// outputOfItem returns what an item of a job printed.
-func outputOfItem(jobID string, o events.ItemOutput) (string, error) {
-	if o.OutputFile == "" {
-		return o.Output, nil
-	}
-	place, err := findJob(jobName{id: jobID, all: true})
-	if err != nil {
-		return "", err
-	}
-	return job.Output(place, o)
 }
 
 // resumed prints what a resume found, and what items printed that ended before, as far as that is still to be printed.
@@ -398,7 +390,7 @@ func (p *printer) printsInto(begin func(jobs.Job) error) {
 	if p.echo == nil {
 		return
 	}
-	place, err := findJob(jobName{id: p.job.ID, all: true})
+	place, err := p.place()
 	if err == nil && (p.options.printsOn || begin == nil) {
 		noteShown(p.echo, place)
 	}

@@ -179,7 +179,7 @@ func (e finishedRun) print(con *console) {
 		if j.Lost > 0 {
 			l.Printf("lost (worker gone): %s", check.Counted(j.Lost, "attempt"))
 		}
-		printSlowest(l, j.Slowest[:min(len(j.Slowest), slowestShown)], e.labels.Label)
+		printSlowest(l, check.First(j.Slowest, slowestShown), e.labels.Label)
 	}
 	printSpent(l, e.Spent, e.limit())
 	l.Printf("job: %s", e.Job.ID)

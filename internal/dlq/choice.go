@@ -77,7 +77,7 @@ func ParseWhere(text string) (*filter.Filter, error) {
 		if len(path) > 0 && path[0] == "item" {
 			continue
 		}
-		if name := strings.Join(path[:min(len(path), 2)], "."); !slices.Contains(Names(), name) {
+		if name := strings.Join(check.First(path, 2), "."); !slices.Contains(Names(), name) {
 			return nil, fmt.Errorf("unknown field %s: an expression can use %s", name, strings.Join(Names(), ", "))
 		}
 	}

@@ -173,7 +173,7 @@ func (s *Space) Lacks(ctx context.Context, commits []string) (want, have []strin
 		}
 		have = strings.Fields(out)
 		if !slices.Contains(have, s.record.Base) {
-			return []string{s.record.Base}, have[:min(len(have), mostHaves)], nil
+			return []string{s.record.Base}, check.First(have, mostHaves), nil
 		}
 		s.haves = []string{s.record.Base}
 		if err := s.writeRef(headRef, s.record.Base); err != nil {

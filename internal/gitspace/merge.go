@@ -61,7 +61,7 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 			}
 		} else if len(conflicts) > 0 {
 			failed.Type, failed.Message = retry.TypeMergeConflict, conflictMessage(conflicts)
-			failed.Conflicts = conflicts[:min(len(conflicts), events.MaxConflicts)]
+			failed.Conflicts = check.First(conflicts, events.MaxConflicts)
 		} else {
 			out.Head = commit
 			out.Items = append(out.Items, MergedItem{Work: w, Merge: commit})
@@ -222,7 +222,7 @@ func (s *Space) findOthers(ctx context.Context, base, head string, conflicts []e
 		"log", "-z", "--first-parent", "--diff-merges=first-parent", "--name-only", "--no-renames",
 		"--format=%x01%(trailers:key=" + itemTrailer + ",valueonly,unfold,separator=%x02)", base + ".." + head, "--",
 	}
-	for _, c := range conflicts[:min(len(conflicts), events.MaxConflicts)] {
+	for _, c := range check.First(conflicts, events.MaxConflicts) {
 		args = append(args, literally(c.Path))
 	}
 	out, err := s.hub().output(ctx, args...)

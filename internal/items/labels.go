@@ -91,7 +91,7 @@ func (n Names) Find(asked []string) (map[string]Item, error) {
 	for name, same := range check.ByKey(called) {
 		if len(same) > 1 {
 			var ids []string
-			for _, it := range same[:min(len(same), few)] {
+			for _, it := range check.First(same, few) {
 				ids = append(ids, it.ID)
 			}
 			return nil, &AmbiguousError{JobID: n.JobID, Label: name, IDs: ids, More: len(same) > few}

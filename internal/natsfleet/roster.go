@@ -74,7 +74,7 @@ func (b workerBook) refusing() string {
 	if len(list) == 0 {
 		return ""
 	}
-	return " (" + strings.Join(list[:min(len(list), refusalsShown)], "; ") +
+	return " (" + strings.Join(check.First(list, refusalsShown), "; ") +
 		check.Some("; and %d more", len(list)-refusalsShown) + ")"
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
+	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/limit"
 	"prodigy/internal/term"
@@ -171,7 +172,7 @@ func (s PlannedSpace) print(l term.Lines) {
 	if s.Bytes > 0 {
 		size += fmt.Sprintf(", about %s each and %s in total", onDisk(s.Bytes), onDisk(s.Bytes*int64(s.Number)))
 	}
-	l.Printf("workspaces: up to %d at %s%s, %s", s.Number, s.Base[:min(len(s.Base), 10)],
+	l.Printf("workspaces: up to %d at %s%s, %s", s.Number, events.ShortCommit(s.Base),
 		term.Prefixed(" of ", term.Visible(s.Branch)), size)
 }
 
@@ -297,7 +298,7 @@ func schedule(all []Millis) string {
 // spread prints the first delays, each after a space.
 func spread(all []Millis) string {
 	var b strings.Builder
-	for _, d := range all[:min(len(all), scheduleShown)] {
+	for _, d := range check.First(all, scheduleShown) {
 		b.WriteString(" " + spell(d))
 	}
 	if len(all) > scheduleShown {

@@ -137,7 +137,7 @@ func (s *space) chain(_ context.Context, head string, work []gitspace.Work) (git
 			paths = s.model.Conflicts(agent.SimulatedTry{Attempt: &a, Label: "merge", Number: 1})
 		}
 		if len(paths) > 0 {
-			shown := paths[:min(len(paths), events.MaxConflicts)]
+			shown := check.First(paths, events.MaxConflicts)
 			out.Failed = append(out.Failed, gitspace.Rejected{
 				Work: w, Type: retry.TypeMergeConflict, Message: "conflict in " + strings.Join(paths, ", "),
 				Conflicts: check.Each(shown, func(path string) events.Conflict { return events.Conflict{Path: path} }),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -86,7 +87,7 @@ func (j *Job) Apply(r events.Record) {
 		j.Total, j.Complete = e.TotalItems, true
 	case events.StepRetrying:
 		due := r.Time.Add(time.Duration(e.DelayMS))
-		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: due})
+		j.retried(Retry{e.ItemID, e.Step, e.ErrorType, e.Error, due})
 		if e.ItemID == "" {
 			j.tries[e.Step] = e.Attempt
 		}
@@ -246,7 +247,7 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 		j.Merges.Collisions.add(Failure{now, e})
 	}
 	if e.Action.RunsAgain() {
-		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
+		j.retried(Retry{e.ItemID, e.Step, e.ErrorType, e.Error, *e.RetryAt})
 		j.waiting[e.ItemIndex] = waitingItem{e.ItemID, *e.RetryAt}
 		return
 	}
@@ -275,7 +276,7 @@ func (j *Job) slow(a Attempt) {
 		return
 	}
 	j.Slowest = slices.Insert(j.Slowest, at, a)
-	j.Slowest = j.Slowest[:min(len(j.Slowest), slowestKept)]
+	j.Slowest = check.First(j.Slowest, slowestKept)
 }
 
 // settle gives an item its end and takes back the one it had before. When the records from before were not

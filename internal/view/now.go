@@ -223,7 +223,7 @@ func (j *Job) Dearest() []ItemCost {
 	slices.SortFunc(list, func(a, b ItemCost) int {
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Index, b.Index))
 	})
-	return list[:min(len(list), dearestKept)]
+	return check.First(list, dearestKept)
 }
 
 // Queue returns the items whose work waits to be merged, those that are being merged included, in the order

@@ -89,7 +89,7 @@ func (g Progress) Lines(j *Job, now time.Time, width, height int) []string {
 	if g.Keys != "" {
 		add(g.Paint(term.Grey, g.Keys))
 	}
-	return list[:min(len(list), rows)]
+	return check.First(list, rows)
 }
 
 // PhaseLine returns the progress of a phase other than map.

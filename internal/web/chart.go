@@ -200,7 +200,7 @@ func (p *plot) background(c *chart) {
 	for class, list := range check.ByKey(map[string][]view.Period{
 		"breaker": p.job.BreakerPeriods.List, "pause": p.job.HoldPeriods.List,
 	}) {
-		for _, b := range list[:min(len(list), holdsDrawn)] {
+		for _, b := range check.First(list, holdsDrawn) {
 			begin, long := p.during(b)
 			c.Rects = append(c.Rects, rect{
 				X: p.x(begin), W: max(p.x(long), 1), H: c.Height, Class: class,

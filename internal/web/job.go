@@ -91,7 +91,7 @@ func (s *Server) list() (page, error) {
 		return p, err
 	}
 	rows := make([]row, 0, jobsListed)
-	for _, j := range all[:min(len(all), jobsListed)] {
+	for _, j := range check.First(all, jobsListed) {
 		sum, err := s.Data.Summary(j)
 		r := row{Summary: sum}
 		if err != nil {

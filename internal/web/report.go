@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -86,7 +87,7 @@ func (r *report) LabelOf(index int) string { return cut(r.Named(index), itemShow
 // Groups returns the largest groups of failures.
 func (r *report) Groups() []view.FailureGroup {
 	all := r.Job.Failures.Groups()
-	return all[:min(len(all), groupsListed)]
+	return check.First(all, groupsListed)
 }
 
 // PrintedBy returns the end of what a step has printed, or nil.

@@ -102,7 +102,7 @@ var functions = template.FuncMap{
 	"text":   shownText,
 	"word":   statusWord,
 	"few":    namesOf,
-	"commit": func(name string) string { return fmt.Sprintf("%.10s", name) },
+	"commit": events.ShortCommit,
 
 	// parts of pages
 	"style": func() template.CSS { return template.CSS(chartsStyle) },
