@@ -187,11 +187,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 // simulate simulates the job, and prints how it ended.
 func (o simulateOptions) simulate(ctx context.Context, con *console, job simulate.Job) error {
 	tally := simulate.NewTally()
-	job.Observe = func(records []events.Record) {
-		for _, r := range records {
-			tally.Apply(r)
-		}
-	}
+	job.Observe = tally.Observe
 	began := time.Now()
 	result, err := simulate.Run(ctx, job)
 	took := time.Since(began)

@@ -146,12 +146,7 @@ type details struct {
 	Collided int `json:"collisions,omitempty"`
 	// Verify is the verification that is running, if any.
 	Verify *verifyShown `json:"verify,omitempty"`
-	// Base is the commit that the workspaces began at, and Head the last one merged. Branch is where that was
-	// delivered, and Into the branch of the user that was moved to it.
-	Base   string `json:"base,omitempty"`
-	Head   string `json:"head,omitempty"`
-	Branch string `json:"branch,omitempty"`
-	Into   string `json:"into,omitempty"`
+	events.Delivered
 
 	// seen is what most of this is taken from.
 	seen *view.Job
@@ -223,8 +218,7 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, now),
 		Breakers: append([]view.Breaker{}, j.Breakers()...), Groups: []failureGroup{},
 		Collided: j.Merges.Collisions.Before + len(j.Merges.Collisions.List),
-		Merged:   j.Merged, Base: j.Base, Head: j.Head, Branch: j.Branch, Into: j.Into,
-		seen: j, recorded: recorded, label: label,
+		Merged:   j.Merged, Delivered: j.Delivered, seen: j, recorded: recorded, label: label,
 	}
 	if j.Stragglers.Found > 0 {
 		d.Stragglers = &j.Stragglers
@@ -370,7 +364,7 @@ func (d details) printMerge(l term.Lines, now time.Time) {
 		l.Printf("merge queue: %s%s", term.Visible(strings.Join(d.Queue, ", ")),
 			check.Some(" and %d more", d.Merging-len(d.Queue)))
 	}
-	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered to ", delivered(d.Branch, d.Into)))
+	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered to ", delivered(d.Delivered)))
 }
 
 // printProgress prints the remaining items and, while the job runs, its progress.
@@ -419,12 +413,8 @@ func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 // watchLog reads the log until the job ends, and redraws at intervals even if nothing happens.
 func watchLog(ctx context.Context, job jobs.Job, screen *jobScreen, lines view.Progress) error {
 	seen := view.New()
-	records := make(chan events.Record, 256)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		defer close(records)
-		return view.Follow(ctx, job.EventsDir(), job.Running, records)
-	})
+	records := view.Follow(ctx, g, job)
 	printed := make(chan outputs.Entry, 256)
 	watched, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()

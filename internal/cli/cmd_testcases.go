@@ -239,9 +239,7 @@ func testCase(ctx context.Context, con *console, path, file string, c *simulate.
 	var broken error
 	tally := simulate.NewTally()
 	job.Observe = func(records []events.Record) {
-		for _, r := range records {
-			tally.Apply(r)
-		}
+		tally.Observe(records)
 		broken = errors.Join(broken, seen.Watch(c, records))
 	}
 	result, err := simulate.Run(ctx, job)

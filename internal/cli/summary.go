@@ -218,8 +218,8 @@ func stateColour(s job.Summary) term.Colour {
 }
 
 // delivered returns the names of the branches that have the result.
-func delivered(branch, into string) string {
-	return strings.TrimPrefix(branch+term.Prefixed(" and ", into), " and ")
+func delivered(d events.Delivered) string {
+	return strings.Join(check.Said(d.Branch, d.Into), " and ")
 }
 
 // printMerge prints what became of the work of a job with workspaces.
@@ -239,7 +239,7 @@ func (e finishedRun) printMerge(l term.Lines) {
 	}
 	switch {
 	case m.Branch+m.Into != "":
-		l.Printf("result: branch %s", delivered(m.Branch, m.Into))
+		l.Printf("result: branch %s", delivered(m.Delivered))
 	case m.Head != m.Base:
 		l.Printf("result: %s", m.Hidden)
 	}

@@ -50,6 +50,19 @@ func (p Place) OnWorker() string {
 	return text + check.Some(" in slot %d", p.Slot)
 }
 
+// Delivered is the result of a job with workspaces.
+type Delivered struct {
+	// The commit that the job began at.
+	Base string `json:"base,omitempty"`
+
+	// The commit with everything that was merged.
+	Head string `json:"head,omitempty"`
+
+	// The branch that it was delivered as, and the branch of the user that was moved to it.
+	Branch string `json:"branch,omitempty"`
+	Into   string `json:"into,omitempty"`
+}
+
 // ItemOutput is what an attempt gives as its result: in the record, or in a file past MaxOutput.
 type ItemOutput struct {
 	Captured map[string]json.RawMessage `json:"captured,omitempty" log:"mask"`

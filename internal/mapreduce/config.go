@@ -280,11 +280,8 @@ type Result struct {
 
 // MergeResult is what became of the work of a job with workspaces.
 type MergeResult struct {
-	Base    string `json:"base,omitempty"`
-	Head    string `json:"head,omitempty"`
-	Branch  string `json:"branch,omitempty"`  // that was moved to the result, if one was
+	events.Delivered
 	Hidden  string `json:"-"`                 // the ref that always has it
-	Into    string `json:"into,omitempty"`    // the branch that was fast-forwarded to it
 	Merged  int    `json:"merged,omitempty"`  // items whose work is in the result
 	Merging int    `json:"merging,omitempty"` // items whose work waits to be merged
 }

@@ -451,7 +451,7 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 	}
 	if j.space != nil {
 		result.Merge = &MergeResult{
-			Base: j.Base, Head: d.head, Branch: d.Branch, Hidden: d.Hidden, Into: d.into,
+			Delivered: events.Delivered{Base: j.Base, Head: d.head, Branch: d.Branch, Into: d.into}, Hidden: d.Hidden,
 			Merged: j.Merged, Merging: len(j.Merging),
 		}
 	}

@@ -75,6 +75,13 @@ func NewTally() *Tally {
 	return &Tally{Openings: j.Openings, Job: j}
 }
 
+// Observe adds records.
+func (t *Tally) Observe(records []events.Record) {
+	for _, r := range records {
+		t.Apply(r)
+	}
+}
+
 // Apply adds a record.
 func (t *Tally) Apply(r events.Record) {
 	j := t.Job

@@ -21,20 +21,25 @@ func Fold(records iter.Seq2[events.Record, error]) (*Job, error) {
 	return j, events.Each(records, j.Apply)
 }
 
-// Follow sends the records of the log in dir, then new ones as they come, until the job or ctx ends. Running
-// reports whether a process runs the job, as for events.Follow.
-func Follow(ctx context.Context, dir string, running func() bool, records chan<- events.Record) error {
-	for r, err := range events.FollowRecords(ctx, dir, running) {
-		if err != nil {
-			return err
+// Follow sends the records of the log of a job, then new ones as they come, until the job or ctx ends. It does so on a
+// goroutine of a group.
+func Follow(ctx context.Context, g interface{ Go(do func() error) }, job jobs.Job) <-chan events.Record {
+	records := make(chan events.Record, 256)
+	g.Go(func() error {
+		defer close(records)
+		for r, err := range events.FollowRecords(ctx, job.EventsDir(), job.Running) {
+			if err != nil {
+				return err
+			}
+			select {
+			case records <- r:
+			case <-ctx.Done():
+				return nil
+			}
 		}
-		select {
-		case records <- r:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	return nil
+		return nil
+	})
+	return records
 }
 
 // Apply adds a record.

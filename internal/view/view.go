@@ -166,14 +166,7 @@ type Items struct {
 
 // Delivery is what a job with workspaces has made of the work of its items.
 type Delivery struct {
-	// The commit that the job began at. It is empty in a job without workspaces.
-	Base string
-
-	// The commit with everything that was merged.
-	Head string
-
-	// The branch that the result was delivered as, and the branch of the user that was moved to it.
-	Branch, Into string
+	events.Delivered // empty in a job without workspaces
 
 	// The number of items whose work was merged.
 	Merged int

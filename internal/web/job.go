@@ -169,15 +169,11 @@ func (s *Server) jobPage(place jobs.Job, seen *view.Job, labels Labels, charts t
 	st.Reduces = slices.ContainsFunc(seen.Phases,
 		func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
 	st.Dir = dirOf(place)
-	name := func(index int) { st.Labels[index] = labels.Label(index) }
-	for _, a := range seen.InFlight() {
-		name(a.Index)
-	}
-	for _, a := range seen.Slowest {
-		name(a.Index)
+	for _, a := range append(seen.InFlight(), seen.Slowest...) {
+		st.Labels[a.Index] = labels.Label(a.Index)
 	}
 	for _, g := range seen.Failures.Groups() {
-		name(g.Example.ItemIndex)
+		st.Labels[g.Example.ItemIndex] = labels.Label(g.Example.ItemIndex)
 	}
 	if e, ok := seen.Remaining(now); ok && st.State == "running" {
 		st.Remaining = &e

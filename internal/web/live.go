@@ -101,11 +101,7 @@ func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(req.Context())
-	records := make(chan events.Record, 256)
-	g.Go(func() error {
-		defer close(records)
-		return view.Follow(ctx, place.EventsDir(), place.Running, records)
-	})
+	records := view.Follow(ctx, g, place)
 	g.Go(func() error {
 		seen := view.New()
 		labels := s.Data.Labels(place)
