@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/check"
 	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
 	"prodigy/internal/job"
@@ -122,9 +123,7 @@ func (o *diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error 
 		inMarkdown = strings.NewReplacer(escapes...)
 	} else {
 		for _, l := range lists {
-			if len(l.items) > 0 {
-				fmt.Fprintf(&b, "%d %s, ", len(l.items), l.name)
-			}
+			b.WriteString(check.Some("%d "+l.name+", ", len(l.items)))
 		}
 		fmt.Fprintf(&b, "%d the same\n", d.Same)
 	}

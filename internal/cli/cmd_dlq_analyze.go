@@ -141,15 +141,11 @@ func (a analysis) print(con *console) error {
 			l.Foldf(10, "        %s: %s", term.Cell(s.ItemID, 40), term.Cell(s.Message, 120))
 		}
 	}
-	if n := len(a.BySignature) - signaturesShown; n > 0 {
-		l.Printf("        and %d more (--json shows all)", n)
-	}
+	l.Tell("", check.Some("        and %d more (--json shows all)", len(a.BySignature)-signaturesShown))
 	l.Print("\nBy type:")
 	printGroups(l.W, a.ByType, func(g dlq.Group) string { return g.Type })
 	for _, g := range a.ByType {
-		if g.SuggestedAction != "" {
-			l.Printf("%s: %s", g.Type, g.SuggestedAction)
-		}
+		l.Tell(g.Type+": ", g.SuggestedAction)
 	}
 	l.Print("\nBy hour of the last attempt:")
 	printGroups(l.W, a.ByHour, func(g dlq.Group) string { return g.Hour.Local().Format("2006-01-02 15:04") })

@@ -298,12 +298,8 @@ func (d details) print(l term.Lines, now time.Time) {
 		l.Printf("attempts: %d%s (p50 %s, p90 %s, max %s)", t.Count, check.Some(", %d lost (worker gone)", t.Lost),
 			t.MedianMS, t.P90MS, t.MaxMS)
 	}
-	if text := view.RetryCounts(j, ""); text != "" {
-		l.Print(text)
-	}
-	if d.Stragglers != nil {
-		l.Printf("stragglers: %s", d.Stragglers.Words())
-	}
+	l.Tell("", view.RetryCounts(j, ""))
+	l.Tell("stragglers: ", j.Stragglers.Words())
 	types, groups := map[retry.Type]int{}, j.Failures.Groups()
 	for _, g := range groups {
 		if g.Type != retry.TypeSkipped {
@@ -337,9 +333,7 @@ func (d details) printSteps(l term.Lines) {
 		}
 		l.Printf("step %s%s: %s%s%s", term.Visible(s.Name), term.Prefixed(" of ", s.Phase), s.Outcome,
 			took, term.Prefixed(": ", term.Visible(s.Error)))
-		if why := s.GaveUp(); why != "" {
-			l.Printf("  not retried: %s", why)
-		}
+		l.Tell("  not retried: ", s.GaveUp())
 	}
 }
 
@@ -360,10 +354,7 @@ func (d details) printMerge(l term.Lines, now time.Time) {
 		l.Printf("verify %s: %s, merged as %.10s",
 			duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), check.Counted(v.Items, "item"), v.Commit)
 	}
-	if len(d.Queue) > 0 {
-		l.Printf("merge queue: %s%s", term.Visible(strings.Join(d.Queue, ", ")),
-			check.Some(" and %d more", d.Merging-len(d.Queue)))
-	}
+	l.Tell("merge queue: ", term.Visible(strings.Join(d.Queue, ", "))+check.Some(" and %d more", d.Merging-len(d.Queue)))
 	l.Printf("head: %s%s", d.Head, term.Prefixed(", delivered to ", delivered(d.Delivered)))
 }
 
@@ -386,9 +377,7 @@ func (d details) printProgress(l term.Lines, now time.Time) {
 		l.Printf("fleet: %s%s", term.Visible(d.Broker), term.Prefixed(": ", slots))
 	}
 	if d.State != jobs.Running {
-		if text := view.Adapted(j); text != "" {
-			l.Print(text)
-		}
+		l.Tell("", view.Adapted(j))
 		return
 	}
 	g := view.Progress{Waits: d.recorded != nil && breakerWaits(d.recorded), Label: d.label}

@@ -196,11 +196,7 @@ func explain(con *console, cmd *cobra.Command, err error) {
 }
 
 // note prints a note, if there is one.
-func (c *console) note(text string) {
-	if text != "" {
-		c.sayf("note: %s", term.Visible(text))
-	}
-}
+func (c *console) note(text string) { c.say().Tell("note: ", term.Visible(text)) }
 
 // printProblems prints one problem per line, with word before its message. Further lines of a message stay as they are:
 // one may hold a caret.

@@ -234,9 +234,7 @@ func (e finishedRun) printMerge(l term.Lines) {
 		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list%s --type merge_conflict)",
 			check.Counted(conflicts, "conflict"), named(e.Job.ID)))
 	}
-	if len(parts) > 0 {
-		l.Print(strings.Join(parts, ", "))
-	}
+	l.Tell("", strings.Join(parts, ", "))
 	switch {
 	case m.Branch+m.Into != "":
 		l.Printf("result: branch %s", delivered(m.Delivered))
@@ -440,9 +438,7 @@ func (e finishedRun) printStepFailure(l term.Lines, f agent.Failure) {
 	if f.Step != "" {
 		l.Printf("    full output: prodigy logs%s --step %s", named(e.Job.ID), quoted(f.Step))
 	}
-	if notRetried != "" {
-		l.Printf("    not retried: %s", notRetried)
-	}
+	l.Tell("    not retried: ", notRetried)
 }
 
 // printEnd prints the last lines of stderr, or of stdout if that is all that there is, as of many test runners. It

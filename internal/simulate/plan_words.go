@@ -32,14 +32,10 @@ func (p Plan) Print(l term.Lines) {
 		texts := slices.Concat([]string{term.Prefixed("starts: at most ", p.Rate)}, p.StepRates, p.Rollout,
 			[]string{p.Stragglers})
 		for _, text := range texts {
-			if text != "" {
-				l.Print(term.Visible(text))
-			}
+			l.Tell("", term.Visible(text))
 		}
 	}
-	if len(p.Requires) > 0 {
-		l.Printf("requires: %s", strings.Join(p.Requires, ", "))
-	}
+	l.Tell("requires: ", strings.Join(p.Requires, ", "))
 	if p.Workspace != nil {
 		p.Workspace.print(l)
 	}
@@ -137,9 +133,7 @@ func (p PlannedItems) print(l term.Lines) {
 	for _, it := range p.First {
 		l.Print(term.Brief(fmt.Sprintf("  %s  %s", it.ID, it.Data), planWidth))
 	}
-	if more := *p.Total - len(p.First); more > 0 {
-		l.Printf("  and %d more", more)
-	}
+	l.Tell("", check.Some("  and %d more", *p.Total-len(p.First)))
 }
 
 // print prints a step with its retries, and its command as it would be for the first item.
@@ -220,9 +214,7 @@ func (p PlannedFleet) print(l term.Lines, slots int) {
 		found = p.Broker + ": " + found
 	}
 	l.Printf("fleet: %s", term.Visible(found))
-	if len(unfit) > 0 {
-		l.Printf("workers not available for this job: %s", check.Few(unfit, plannedWorkers))
-	}
+	l.Tell("workers not available for this job: ", check.Few(unfit, plannedWorkers))
 }
 
 // print prints the most that AI agents can cost, as far as that is limited, and what limits each of them.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -195,9 +196,7 @@ func (g *gathered) encode(job jobs.Job, receiver int, workflow string) (line, []
 		for _, line := range g.lines {
 			text.WriteString("\n- " + line)
 		}
-		if more := g.total - len(g.lines); more > 0 {
-			fmt.Fprintf(&text, "\n- and %d more", more)
-		}
+		text.WriteString(check.Some("\n- and %d more", g.total-len(g.lines)))
 	}
 	id := cmp.Or(g.id, fmt.Sprintf("%s-%d-%d", job.ID, receiver, g.to))
 	data, err := rawjson.Encode(Message{

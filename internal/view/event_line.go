@@ -198,9 +198,7 @@ func (f eventField) metrics() string {
 	for name, n := range check.ByKey(map[string]int{
 		"failed": m.Failed, "rejected": m.Rejected, "skipped": m.Skipped, "successful": m.Successful,
 	}) {
-		if n > 0 {
-			fmt.Fprintf(&b, " %s=%d", name, n)
-		}
+		b.WriteString(check.Some(" "+name+"=%d", n))
 	}
 	for t, n := range check.ByKey(m.ErrorTypes) {
 		fmt.Fprintf(&b, " %s=%d", t, n)
