@@ -179,10 +179,8 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 			return template.JSON(arg.Value), true
 		}
 	}
-	for _, kv := range slices.Backward(s.env) { // inherited variables are left to the shell
-		if key, value, _ := strings.Cut(kv, "="); key == root {
-			return template.Text(value), true
-		}
+	if value, ok := process.Variable(s.env, root); ok { // inherited variables are left to the shell
+		return template.Text(value), true
 	}
 	switch {
 	case root == "workspace" && a.Base != "":

@@ -197,11 +197,7 @@ type agentsTestOptions struct {
 	use string
 	// stderr is the path of a file.
 	stderr string
-	exit   int
-	// signal is the name of the signal that ended the CLI, or empty.
-	signal string
-	// allowDenied and allowEmpty are the keys of a step.
-	allowDenied, allowEmpty bool
+	ai.End
 }
 
 // newAgentsTestCommand returns the command that judges recordings as a run would. Contributors of rules use it, and
@@ -221,12 +217,12 @@ stderr and exit (negative for a signal). With the key want (an outcome or a list
 	}
 	onArgs(con, cmd, o.run)
 	addFlag(cmd, &o.use, "use", "`preset` to use (default: the file's cli key)", offering(presetNames))
-	cmd.Flags().IntVar(&o.exit, "exit", 0, "`code` the CLI exited with")
-	addFlag(cmd, &o.signal, "signal", "`signal` that killed the CLI, such as SIGTERM")
+	cmd.Flags().IntVar(&o.ExitCode, "exit", 0, "`code` the CLI exited with")
+	addFlag(cmd, &o.Signal, "signal", "`signal` that killed the CLI, such as SIGTERM")
 	formerly(cmd, map[string]string{"stderr": "stderr-file"})
 	addFlag(cmd, &o.stderr, "stderr-file", "`file` with its stderr")
-	addFlag(cmd, &o.allowDenied, "allow-denied", "same as allow_denied: true in the step")
-	addFlag(cmd, &o.allowEmpty, "allow-empty", "same as allow_empty: true in the step")
+	addFlag(cmd, &o.AllowDenied, "allow-denied", "same as allow_denied: true in the step")
+	addFlag(cmd, &o.AllowEmpty, "allow-empty", "same as allow_empty: true in the step")
 	addFormat(con, cmd, term.JSON)
 	return cmd
 }
@@ -278,7 +274,7 @@ func (o *agentsTestOptions) test(set ai.Set, file string) (ai.Judgement, error) 
 	if err != nil {
 		return ai.Judgement{}, err
 	}
-	r := ai.ReadRecording(data, o.exit)
+	r := ai.ReadRecording(data, o.ExitCode)
 	if o.stderr != "" {
 		printed, err := readNamed(o.stderr)
 		if err != nil {
@@ -286,8 +282,8 @@ func (o *agentsTestOptions) test(set ai.Set, file string) (ai.Judgement, error) 
 		}
 		r.Stderr = string(printed)
 	}
-	end := ai.End{Signal: o.signal, Now: time.Now(), AllowDenied: o.allowDenied, AllowEmpty: o.allowEmpty}
-	j, err := set.Judge(r, o.use, end)
+	o.Now = time.Now()
+	j, err := set.Judge(r, o.use, o.End)
 	j.File = file
 	switch {
 	case errors.Is(err, ai.ErrUnnamed):

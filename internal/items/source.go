@@ -130,11 +130,9 @@ func (e Env) named(text string) (source, error) {
 
 // isProgram reports whether a word is the name of a program in the PATH that input commands have.
 func (e Env) isProgram(word string) bool {
-	path := os.Getenv("PATH")
-	for _, entry := range e.Environ {
-		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
-			path = value
-		}
+	path, ok := process.Variable(e.Environ, "PATH")
+	if !ok {
+		path = os.Getenv("PATH")
 	}
 	return !strings.ContainsRune(word, '/') && slices.ContainsFunc(filepath.SplitList(path), func(dir string) bool {
 		_, err := exec.LookPath(filepath.Join(cmp.Or(dir, "."), word))

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"prodigy/internal/agent"
@@ -370,12 +369,7 @@ func (j *owner) close() error {
 
 // traceParent returns the span that the environment names, or nothing.
 func traceParent(environ []string) string {
-	text := ""
-	for _, kv := range environ {
-		if value, ok := strings.CutPrefix(kv, events.TraceVar+"="); ok {
-			text = value
-		}
-	}
+	text, _ := process.Variable(environ, events.TraceVar)
 	if _, ok := events.ParseTrace(text); !ok {
 		return ""
 	}

@@ -151,6 +151,16 @@ type variables struct {
 	hasOldPWD                bool
 }
 
+// Variable returns the value of a variable in an environment, where the last of a name holds.
+func Variable(env []string, name string) (value string, ok bool) {
+	for _, kv := range slices.Backward(env) {
+		if value, ok = strings.CutPrefix(kv, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
 // readVariables finds the variables in env, where the last of a name holds. It is not ok when a shell would
 // change or drop one of the others, as some do with names that are none in shell.
 func readVariables(env []string) (v variables, ok bool) {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"prodigy/internal/check"
 	"prodigy/internal/items"
@@ -109,12 +108,7 @@ func (s Settings) Find(w *workflow.Workflow, environ []string, name string) (str
 			return v.Value.Value, true
 		}
 	}
-	for _, entry := range slices.Backward(environ) {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
+	return process.Variable(environ, name)
 }
 
 // With returns s with more variables, whose values became known after the job started.

@@ -29,10 +29,6 @@ func roughly(d time.Duration) string {
 		d = d.Round(time.Minute)
 	case d >= time.Minute:
 		d = d.Round(time.Second)
-	case d >= time.Second:
-		d = d.Round(100 * time.Millisecond)
-	case d >= time.Millisecond:
-		d = d.Round(time.Millisecond)
 	}
 	return duration.Format(d)
 }
