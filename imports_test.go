@@ -57,7 +57,7 @@ var allowed = map[string][]string{
 		"check", "errorpolicy", "events", "jobs", "limit", "rawjson", "term", "process", "settings", "view", "workflow",
 		"go.opentelemetry.io/otel", "golang.org/x/net",
 	},
-	"internal/view":        {"check", "duration", "errorpolicy", "events", "jobs", "limit", "outputs", "rawjson", "retry", "term", "workflow", "github.com/go-json-experiment/json/jsontext"},
+	"internal/view":        {"check", "duration", "errorpolicy", "events", "jobs", "limit", "outputs", "rawjson", "retry", "term", "workflow"},
 	"internal/web":         {"check", "dlq", "duration", "events", "job", "jobs", "outputs", "retry", "term", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/dlq":         {"check", "events", "filter", "jobs", "rawjson", "retry"},
 	"internal/events":      {"check", "duration", "errorpolicy", "jobs", "limit", "outputs", "rawjson", "retry", "golang.org/x/sync"},
@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	"internal/settings":    {"check", "filter", "items", "mask", "process", "shell", "shell/template", "workflow", "gopkg.in/yaml.v3"},
 	"internal/mask":        {"github.com/go-json-experiment/json"},
 	"internal/process":     {"check", "shell", "golang.org/x/sync", "golang.org/x/sys"},
-	"internal/term":        {"check", "github.com/clipperhouse/displaywidth", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sys", "golang.org/x/term"},
+	"internal/term":        {"check", "rawjson", "github.com/clipperhouse/displaywidth", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sys", "golang.org/x/term"},
 	"internal/duration":    {},
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests and lab/chaos
 

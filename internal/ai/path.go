@@ -83,21 +83,12 @@ func (p path) each(doc []byte, yield func([]byte) bool) bool {
 	return p[1:].each(rawjson.Member(doc, p[0]), yield)
 }
 
-// textOf returns a text, or a number or boolean as it is spelled; of a list or an object its JSON, of null nothing.
-func textOf(raw []byte) string {
-	raw = bytes.TrimSpace(raw)
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return ""
-	case raw[0] == '"':
-		return rawjson.Unquote(raw)
-	}
-	return string(raw)
-}
+// text returns the text that p leads to. See rawjson.Text.
+func (p path) text(doc []byte) string { return rawjson.Text(p.in(doc)) }
 
 // number reads a JSON number, or a text that is one, perhaps in thousands or millions, as in 2.4k.
 func number(raw []byte) (float64, bool) {
-	text := textOf(raw)
+	text := rawjson.Text(bytes.TrimSpace(raw))
 	scale := 1.0
 	switch {
 	case strings.HasSuffix(text, "k"):

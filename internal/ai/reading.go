@@ -207,7 +207,7 @@ func (r *Reading) picked(p *Pick, doc []byte) {
 		}
 	}
 	for _, at := range p.waits {
-		if d := seconds(textOf(at.in(doc)), time.Millisecond); d > 0 {
+		if d := seconds(at.text(doc), time.Millisecond); d > 0 {
 			r.signs.Waits++
 			r.signs.Wait = d
 		}
@@ -245,7 +245,7 @@ func (r *Reading) addUp(p *Pick, doc []byte) {
 				v.sum = max(v.sum-less, 0)
 			}
 		default:
-			if text := textOf(s.path.in(doc)); v.text.Len()+len(text) <= maxJoined {
+			if text := s.path.text(doc); v.text.Len()+len(text) <= maxJoined {
 				v.any = true
 				v.text.WriteString(text)
 			}
@@ -325,7 +325,7 @@ func (r *Reading) value(s *source) string {
 	if line == nil {
 		return ""
 	}
-	return textOf(s.path.in(line))
+	return s.path.text(line)
 }
 
 // take returns the first of the sources of a thing that has something, and which one that is.

@@ -130,7 +130,7 @@ func (t *Transcript) part(s *Shown, part []byte) {
 	}
 	switch {
 	case s.Say != nil:
-		text := textOf(s.Say.in(part))
+		text := s.Say.text(part)
 		if s.Join && !t.Apart {
 			t.out.WriteString(harmless(text))
 			t.middle = text != "" && !strings.HasSuffix(text, "\n") || text == "" && t.middle
@@ -141,13 +141,13 @@ func (t *Transcript) part(s *Shown, part []byte) {
 			t.said = text
 		}
 	case s.Tool != nil:
-		if name := textOf(s.Tool.in(part)); name != "" {
+		if name := s.Tool.text(part); name != "" {
 			t.add("→ ", strings.TrimSpace(term.Shorten(name, shownArgument)+" "+arguments(s.Args.in(part))))
 		}
 	case s.Result != nil:
 		t.add("  ← ", folded(t.contentOf(s.Result.in(part))))
 	case s.Note != nil:
-		if text := textOf(s.Note.in(part)); strings.TrimSpace(text) != "" {
+		if text := s.Note.text(part); strings.TrimSpace(text) != "" {
 			t.add("· ", term.Shorten(text, maxSentence))
 		}
 	}
@@ -169,11 +169,11 @@ func (t *Transcript) newLine() {
 // arguments returns what a tool is given, on one line.
 func arguments(raw []byte) string {
 	if len(raw) == 0 || raw[0] != '{' {
-		return term.Shorten(textOf(raw), shownArguments)
+		return term.Shorten(rawjson.Text(raw), shownArguments)
 	}
 	var b strings.Builder
 	for quoted, value := range rawjson.Members(raw) {
-		text := term.Shorten(textOf(value), shownArgument)
+		text := term.Shorten(rawjson.Text(value), shownArgument)
 		if value[0] == '"' {
 			text = strconv.Quote(text)
 		}
@@ -191,13 +191,13 @@ func arguments(raw []byte) string {
 // contentOf returns the text of a result: that of its parts, if it is a list of them.
 func (t *Transcript) contentOf(raw []byte) string {
 	if len(raw) == 0 || raw[0] != '[' {
-		return textOf(raw)
+		return rawjson.Text(raw)
 	}
 	var b strings.Builder
 	for element := range rawjson.Elements(raw) {
-		text := textOf(path{"text"}.in(element))
+		text := path{"text"}.text(element)
 		if text == "" && len(element) > 0 && element[0] == '{' {
-			text = "[" + textOf(path{"type"}.in(element)) + "]"
+			text = "[" + path{"type"}.text(element) + "]"
 		}
 		if t.Apart && b.Len() > 0 {
 			b.WriteByte('\n')

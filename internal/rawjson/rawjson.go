@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"iter"
 	"math/bits"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,10 +21,14 @@ import (
 const MaxDepth = 9_000
 
 // Encode returns v as JSON. Unlike json.Marshal it leaves <, > and & as they are, and with them the JSON in v.
-func Encode(v any) ([]byte, error) {
+func Encode(v any) ([]byte, error) { return Indented(v, "", "") }
+
+// Indented is Encode with each part on a line of its own, if there is an indent.
+func Indented(v any, prefix, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
+	enc.SetIndent(prefix, indent)
 	err := enc.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
@@ -156,6 +161,14 @@ func Unquote(quoted []byte) string {
 	}
 	text, _ := jsontext.AppendUnquote(nil, quoted)
 	return string(text)
+}
+
+// Text returns the text of a string, nothing for null, and any other value as it is spelled.
+func Text(raw []byte) string {
+	if len(raw) > 0 && raw[0] == '"' {
+		return Unquote(raw)
+	}
+	return strings.TrimPrefix(string(raw), "null")
 }
 
 // IsBlank reports whether c may stand between the parts of a value.

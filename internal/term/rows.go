@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"prodigy/internal/check"
+	"prodigy/internal/rawjson"
 )
 
 // Format is how rows are printed.
@@ -114,10 +115,8 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 		return t.separated(w)
 	}
 	p := &table{w: w, look: t.Look}
-	shown := slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[T]) bool { return c.Head == "" })
-	head := make([]string, len(shown))
+	shown, head := t.named(func(c Column[T]) string { return c.Head })
 	for i, c := range shown {
-		head[i] = c.Head
 		if c.Drop > 0 {
 			p.drop = append(p.drop, i)
 		}
@@ -136,6 +135,12 @@ func (t Rows[T]) writer(w io.Writer) (one func(T) error, end func() error) {
 		p.rows = append(p.rows, cells)
 		return nil
 	}, p.flush
+}
+
+// named returns the columns that have a name, and their names.
+func (t Rows[T]) named(name func(Column[T]) string) (columns []Column[T], names []string) {
+	columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[T]) bool { return name(c) == "" })
+	return columns, check.Each(columns, name)
 }
 
 // cell returns what people see of a value: a time in their zone, yes or no, the rest as fmt prints it.
@@ -193,25 +198,16 @@ func encodeRow(v any, indent string) ([]byte, error) {
 	if line, ok := v.(Line); ok {
 		return bytes.TrimRight(line, "\n"), nil
 	}
-	return Encode(v, indent, indent)
-}
-
-// Encode returns v as JSON, without escapes for HTML and without a newline at its end.
-func Encode(v any, prefix, indent string) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent(prefix, indent)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return rawjson.Indented(v, indent, indent)
 }
 
 // PrintJSON prints v as one indented document.
 func PrintJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	text, err := rawjson.Indented(v, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", text)
+	}
+	return err
 }
 
 // separated prints comma- or tab-separated values with a header. Each row is written at once: somebody may be
@@ -221,11 +217,7 @@ func (t Rows[T]) separated(w io.Writer) (one func(T) error, end func() error) {
 	if t.Format == TSV {
 		out.Comma = '\t'
 	}
-	columns := slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[T]) bool { return c.Key == "" })
-	row := make([]string, len(columns))
-	for i, c := range columns {
-		row[i] = c.Key
-	}
+	columns, row := t.named(func(c Column[T]) string { return c.Key })
 	_ = out.Write(row) // an error is there again at the next write
 	flush := func() error {
 		out.Flush()
@@ -260,7 +252,7 @@ func fieldText(v any, key string, fields *map[string]json.RawMessage) (string, e
 			return "", err
 		}
 	}
-	return plainJSON((*fields)[key])
+	return rawjson.Text((*fields)[key]), nil
 }
 
 // valueText returns a value for programs: a text as it is, a time in RFC 3339, what is absent as nothing, the rest as
@@ -272,21 +264,8 @@ func valueText(v any) (string, error) {
 	case time.Time:
 		return v.Format(time.RFC3339Nano), nil
 	}
-	text, err := Encode(v, "", "")
-	if err != nil {
-		return "", err
-	}
-	return plainJSON(text)
-}
-
-// plainJSON returns a text without its quotes, nothing for null, and other JSON as it is.
-func plainJSON(raw json.RawMessage) (string, error) {
-	if len(raw) > 0 && raw[0] == '"' {
-		var text string
-		err := json.Unmarshal(raw, &text)
-		return text, err
-	}
-	return strings.TrimPrefix(string(raw), "null"), nil
+	text, err := rawjson.Encode(v)
+	return rawjson.Text(text), err
 }
 
 // Aligned prints lines of cells without headings, each column as wide as its widest cell.

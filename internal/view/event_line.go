@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
@@ -221,16 +219,7 @@ type eventField struct {
 	value json.RawMessage
 }
 
-func (f eventField) text() string { return textOf(f.value) }
-
-// textOf returns a string unquoted, null as "", and anything else as JSON.
-func textOf(value []byte) string {
-	if len(value) == 0 || value[0] != '"' {
-		return strings.TrimPrefix(string(value), "null")
-	}
-	text, _ := jsontext.AppendUnquote(nil, value) // what is not UTF-8 in it is replaced
-	return string(text)
-}
+func (f eventField) text() string { return rawjson.Text(f.value) }
 
 // fieldsOf returns the fields of a JSON object in their order. It returns an error if object is not valid.
 func fieldsOf(object []byte) ([]eventField, error) {
@@ -243,7 +232,7 @@ func fieldsOf(object []byte) ([]eventField, error) {
 	}
 	fields := make([]eventField, 0, fieldsExpected)
 	for name, value := range rawjson.Members(bytes.Clone(object)) {
-		fields = append(fields, eventField{textOf(name), value})
+		fields = append(fields, eventField{rawjson.Text(name), value})
 	}
 	return fields, nil
 }
