@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -11,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
@@ -82,20 +83,13 @@ func endedBefore(place jobs.Job, all bool) ([]endedItem, error) {
 	if err != nil || all {
 		return ended, err
 	}
-	file, err := os.Open(place.ShownFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return ended, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if i, err := strconv.Atoi(lines.Text()); err == nil && i < len(ended) && ended[i] == notShown {
+	shown, err := os.ReadFile(place.ShownFile())
+	for index := range strings.FieldsSeq(string(shown)) {
+		if i, err := strconv.Atoi(index); err == nil && i < len(ended) && ended[i] == notShown {
 			ended[i] = wasShown
 		}
 	}
-	return ended, errors.Join(lines.Err(), file.Close())
+	return ended, check.Unless(err, fs.ErrNotExist)
 }
 
 // printEnded prints the output of the items of a job that had ended and were not shown.

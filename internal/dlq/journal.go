@@ -1,7 +1,6 @@
 package dlq
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -105,53 +104,46 @@ func (x *index) note(o op, length int64) {
 // damaged before is an error that names the journal and the line.
 func replay(in io.Reader, name string) (index, error) {
 	x := newIndex()
-	r := bufio.NewReaderSize(in, 64<<10)
-	var sums jobs.SealedLines // those that an older version wrote have none, and come first
-	for {
-		line, err := r.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return x, nil
-		}
-		if err != nil {
-			return index{}, fmt.Errorf("read %s: %w", name, err)
-		}
+	var missing error
+	_, _, err := jobs.Replay(in, name, func(line []byte, wrong error) error {
 		var o op
-		text := bytes.TrimSuffix(line, []byte("\n"))
-		if err = sums.Check(text); err == nil {
-			o, err = decodeOp(text)
+		if wrong == nil {
+			o, wrong = decodeOp(line)
 		}
-		if err == nil {
-			err = o.check()
+		if wrong == nil {
+			wrong = o.check()
 		}
-		if err != nil {
-			if _, end := r.Peek(1); errors.Is(end, io.EOF) {
-				return x, nil
-			}
-		} else if o.Line != 0 && o.Line != x.ops+1 {
+		if wrong != nil {
+			return wrong
+		}
+		if o.Line != 0 && o.Line != x.ops+1 {
 			// A last line too: a crash leaves none that is whole behind one that is missing.
-			err = fmt.Errorf("found line %d, expected line %d", o.Line, x.ops+1)
+			missing = fmt.Errorf("found line %d, expected line %d", o.Line, x.ops+1)
+			return missing
 		}
-		if err != nil {
-			return index{}, &DamagedError{Place: fmt.Sprintf("%s:%d", name, x.ops+1), Err: err}
-		}
-		x.note(o, int64(len(line)))
+		x.note(o, int64(len(line))+1)
+		return nil
+	})
+	if missing != nil {
+		err = &jobs.LineError{Path: name, Line: x.ops + 1, Err: missing}
 	}
+	if damaged, is := errors.AsType[*jobs.LineError](err); is {
+		return index{}, &DamagedError{*damaged}
+	}
+	if err != nil {
+		return index{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	return x, nil
 }
 
 // DamagedError says that a line of a journal which is not the last cannot be read.
-type DamagedError struct {
-	Place string // file:line
-	Err   error
-}
+type DamagedError struct{ jobs.LineError }
 
 // Error begins with the place, and ends with what can be done.
 func (e *DamagedError) Error() string {
-	return e.Place + ": damaged line: " + e.Err.Error() +
-		" (the log is complete: move this file away, and the next command rebuilds it)"
+	return fmt.Sprintf("%s:%d: damaged line: %v (the log is complete: move this file away, and the next command "+
+		"rebuilds it)", e.Path, e.Line, e.Err)
 }
-
-// Unwrap returns why.
-func (e *DamagedError) Unwrap() error { return e.Err }
 
 // opAt reads the op at p back, whose checksum must be right if it has one.
 func opAt(in io.ReaderAt, p place) (op, error) {

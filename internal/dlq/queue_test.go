@@ -395,7 +395,7 @@ func TestAFlippedBitInTheJournalIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		place := fmt.Sprintf("dlq.jsonl:%d", 1+bytes.Count(whole[:begin], []byte("\n")))
+		line := 1 + bytes.Count(whole[:begin], []byte("\n"))
 		for bit := range 8 {
 			damaged := bytes.Clone(whole)
 			damaged[at] ^= 1 << bit
@@ -403,8 +403,8 @@ func TestAFlippedBitInTheJournalIsTold(t *testing.T) {
 			var told *DamagedError
 			switch {
 			case errors.As(err, &told):
-				if told.Place != place {
-					t.Errorf("bit %d of byte %d: told as %v, want %s", bit, at, err, place)
+				if told.Path != "dlq.jsonl" || told.Line != line {
+					t.Errorf("bit %d of byte %d: told as %v, want line %d", bit, at, err, line)
 				}
 			case err != nil:
 				t.Errorf("bit %d of byte %d: %v", bit, at, err)

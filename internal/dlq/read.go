@@ -1,7 +1,6 @@
 package dlq
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"prodigy/internal/check"
+	"prodigy/internal/jobs"
 )
 
 // Read returns the entries at path in the order they were added, without opening it for writing. No file: no entries.
@@ -120,28 +120,23 @@ func Applied(path string) (seq int64, err error) {
 	return seq, err
 }
 
-// lastOp returns the last line of the journal at path. It is not ok when that is torn, damaged or very long:
-// then all of it is to be read.
+// lastOp returns the last line of the journal at path. It is not ok when that is torn or damaged: then all of it is to
+// be read.
 func lastOp(path string) (o op, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {
 		return o, false
 	}
 	defer check.Quietly(f.Close)
-	size, err := f.Seek(0, io.SeekEnd)
+	lines, err := jobs.NewBackward(f)
 	if err != nil {
 		return o, false
 	}
-	tail := make([]byte, min(size, 64<<10))
-	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil || len(tail) == 0 {
-		return o, false
+	line, whole, err := lines.Line()
+	if err == nil {
+		o, err = checkedOp(line)
 	}
-	begin := bytes.LastIndexByte(tail[:len(tail)-1], '\n') + 1
-	if begin == 0 && int64(len(tail)) < size {
-		return o, false
-	}
-	o, err = checkedOp(tail[begin:])
-	return o, err == nil && o.check() == nil && tail[len(tail)-1] == '\n'
+	return o, whole && err == nil && o.check() == nil
 }
 
 // errEnough says that whoever ranges over the entries wants no more.

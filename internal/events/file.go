@@ -36,42 +36,25 @@ func newOutput(f *os.File) (output, error) {
 	return output{f, info.Size(), func(path string) (file, error) { return createFile(path) }}, nil
 }
 
-// logFiles returns the paths of the log in dir, oldest first: their names sort by time. Of a file that is
-// there compressed and as it was, which say the same, it names the latter.
-func logFiles(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir) // sorted
-	if err != nil {
-		return nil, err
-	}
-	var files []string
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "events-") || !strings.HasSuffix(jobs.UnpackedName(e.Name()), ".jsonl") {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
-		if n := len(files); n == 0 || files[n-1] != jobs.UnpackedName(path) {
-			files = append(files, path)
-		}
-	}
-	return files, nil
-}
+// logFiles returns the paths of the log in dir, oldest first: their names sort by time.
+func logFiles(dir string) ([]string, error) { return jobs.Segments(dir, "events-", ".jsonl") }
 
-// nameLayout is the time in the name of a log file.
-const nameLayout = "20060102T150405.000000Z"
+// nameLayout is the name of a log file, with the time when it was begun.
+const nameLayout = "events-20060102T150405.000000Z.jsonl"
 
 // nextPath returns the path of the log file that begins at now. It sorts behind the file before it, also when
 // the clock was set back since.
 func nextPath(dir, before string, now time.Time) string {
-	path := filepath.Join(dir, "events-"+now.UTC().Format(nameLayout)+".jsonl")
-	if path > jobs.UnpackedName(before) {
+	before = jobs.UnpackedName(before)
+	path := filepath.Join(dir, now.UTC().Format(nameLayout))
+	if path > before {
 		return path
 	}
-	word := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jobs.UnpackedName(before)), "events-"), ".jsonl")
-	t, err := time.Parse(nameLayout, word)
+	t, err := time.Parse(nameLayout, filepath.Base(before))
 	if err != nil {
-		return strings.TrimSuffix(jobs.UnpackedName(before), ".jsonl") + "0.jsonl" // a name that prodigy did not give
+		return strings.TrimSuffix(before, ".jsonl") + "0.jsonl" // a name that prodigy did not give
 	}
-	return filepath.Join(dir, "events-"+t.Add(time.Microsecond).Format(nameLayout)+".jsonl")
+	return filepath.Join(dir, t.Add(time.Microsecond).Format(nameLayout))
 }
 
 // createFile makes a log file and sees that its name is on disk.
@@ -99,24 +82,24 @@ func Repair(dir string) (cut int64, err error) {
 		return 0, err
 	}
 	defer check.Join(&err, f.Close)
-	info, err := f.Stat()
+	lines, err := jobs.NewBackward(f)
 	if err != nil {
 		return 0, err
 	}
-	lines := backward{file: f, begin: info.Size()}
-	text, whole, err := lines.cut()
+	size := lines.End()
+	text, whole, err := lines.Line()
 	if _, wrong := Decode(text); err != nil || whole && wrong == nil {
 		return 0, check.Unless(err, io.EOF)
 	}
-	end := lines.begin + int64(len(lines.held))
+	end := lines.End()
 	if err := errors.Join(f.Truncate(end), f.Sync()); err != nil {
 		return 0, fmt.Errorf("remove the incomplete last line: %w", err)
 	}
-	text, _, err = lines.cut()
+	text, _, err = lines.Line()
 	if _, wrong := Decode(text); err == nil && wrong != nil {
 		err = fmt.Errorf("%s is damaged: the line that ends at byte %d cannot be read", f.Name(), end)
 	}
-	return info.Size() - end, check.Unless(err, io.EOF)
+	return size - end, check.Unless(err, io.EOF)
 }
 
 // checkPlace returns an error when a file that is being written is no longer at its path. Then what is

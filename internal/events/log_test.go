@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -498,23 +497,6 @@ func TestOpenRefusesALogThatEndsElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeLog(t, l)
-}
-
-func TestTheLastLineIsFoundHoweverLong(t *testing.T) {
-	long := strings.Repeat("x", 600_000)
-	for text, want := range map[string]string{
-		"": "", "a": "a", "a\n": "a\n", "a\nb": "b", "a\nb\n": "b\n", "\n": "\n",
-		"a\n" + long: long, long + "\n" + long + "\n": long + "\n",
-	} {
-		b := backward{file: strings.NewReader(text), begin: int64(len(text))}
-		got, whole, err := b.cut()
-		if whole {
-			got = append(got, '\n')
-		}
-		if err != nil && !errors.Is(err, io.EOF) || string(got) != want {
-			t.Errorf("%.10q: got %.10q %v, want %.10q", text, got, err, want)
-		}
-	}
 }
 
 // The test runs itself as the process that is killed.

@@ -20,8 +20,6 @@ type line struct {
 	from *lineReader // whose last line it is
 }
 
-func (l line) place() string { return l.from.place() }
-
 // scan yields the lines of the log in dir, whose checksums are right. An incomplete last line is ErrTorn.
 func scan(dir string) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
@@ -131,31 +129,22 @@ func (s *lineReader) endedBy(err error, left []byte) error {
 	if errors.Is(err, io.EOF) {
 		return line{from: s}.damaged(errors.New("incomplete line"))
 	}
-	return fmt.Errorf("%s: %w", s.place(), err)
+	return new(s.lineError(err))
 }
 
 // outOfTurn is the error for a line that does not come directly after record last.
 func (l line) outOfTurn(last int64) error {
-	return &DamagedError{Place: l.place(), Err: fmt.Errorf("found record %d, expected record %d", l.seq, last+1)}
+	return &DamagedError{l.from.lineError(fmt.Errorf("found record %d, expected record %d", l.seq, last+1))}
 }
 
 // damaged is the error for a whole line that cannot be believed.
 func (l line) damaged(err error) error {
-	return &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
+	return &DamagedError{l.from.lineError(fmt.Errorf("damaged line: %w", err))}
 }
 
 // DamagedError says that a log cannot be read any further, for a reason other than a run that was killed
 // while it wrote.
-type DamagedError struct {
-	Place string // file:line
-	Err   error
-}
-
-// Error begins with the position.
-func (e *DamagedError) Error() string { return e.Place + ": " + e.Err.Error() }
-
-// Unwrap returns why.
-func (e *DamagedError) Unwrap() error { return e.Err }
+type DamagedError struct{ jobs.LineError }
 
 // readSeq finds out which record the line holds, and looks at little more.
 func (l *line) readSeq() error {
@@ -191,12 +180,9 @@ func newLineReader(in io.Reader, path string, newest bool, sums *seals) *lineRea
 	return &lineReader{in: bufio.NewReaderSize(in, readSize), path: path, newest: newest, sums: sums}
 }
 
-// place names the file and, when it is known, the line.
-func (s *lineReader) place() string {
-	if s.number == 0 {
-		return s.path
-	}
-	return fmt.Sprintf("%s:%d", s.path, s.number)
+// lineError is the error for the last line, or for the file when there is none.
+func (s *lineReader) lineError(err error) jobs.LineError {
+	return jobs.LineError{Path: s.path, Line: s.number, Err: err}
 }
 
 // next returns a line without its newline. At the end of the input it returns what there is of an incomplete line and

@@ -11,9 +11,6 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// blockSize is how much of a file is read at once where it is read from its end.
-const blockSize = 256 << 10
-
 // newest returns the last lines that match, oldest first. It reads from the end of the log and no further
 // than it has to, so that damage before that goes unnoticed. A torn last line is ErrTorn beside the lines
 // before it.
@@ -53,11 +50,11 @@ func (f *filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
 		return nil, cannotRead(err)
 	}
 	defer check.Quietly(file.Close)
-	size, err := file.Seek(0, io.SeekEnd)
+	text, err := jobs.NewBackward(file)
 	if err != nil {
 		return nil, cannotRead(err)
 	}
-	b := backward{lines: lineReader{path: path}, file: file, begin: size, last: last}
+	b := backward{Backward: text, lines: lineReader{path: path}, last: last}
 	return b.collect(f, limit)
 }
 
@@ -87,11 +84,9 @@ func (f *filter) lastOf(path string, limit int) ([][]byte, error) {
 
 // backward reads the lines of a file from its end.
 type backward struct {
+	*jobs.Backward
 	lines lineReader // tells where the lines come from
-	file  io.ReaderAt
-	begin int64  // where what is held begins in the file
-	held  []byte // what has been read and not been given away
-	last  bool   // the file is the newest of its log
+	last  bool       // the file is the newest of its log
 	torn  bool
 	later []byte // the line that was returned last
 }
@@ -123,15 +118,15 @@ func (b *backward) collect(f *filter, limit int) (lines [][]byte, err error) {
 // previous returns the line before those that it has returned, and io.EOF when there is none. An incomplete
 // line at the end of the newest file is passed over.
 func (b *backward) previous() (line, error) {
-	for first := b.held == nil && b.begin > 0; ; first = false {
-		text, whole, err := b.cut()
+	for {
+		text, whole, err := b.Line()
 		if err != nil {
-			return line{}, err
+			return line{}, cannotRead(err)
 		}
 		l := line{text: text, from: &b.lines}
 		if whole {
 			err = checkBefore(text, b.later)
-		} else if first && b.last {
+		} else if b.last && b.later == nil && !b.torn {
 			b.torn = true
 			continue
 		} else {
@@ -146,35 +141,4 @@ func (b *backward) previous() (line, error) {
 		b.later = text
 		return l, nil
 	}
-}
-
-// cut takes the last line off what is left of the file, and reports whether it ends in a newline.
-func (b *backward) cut() (text []byte, whole bool, err error) {
-	for {
-		body := bytes.TrimSuffix(b.held, []byte("\n"))
-		at := bytes.LastIndexByte(body, '\n') + 1
-		if at > 0 || b.begin == 0 && len(b.held) > 0 {
-			whole = len(body) < len(b.held)
-			b.held = b.held[:at]
-			return body[at:], whole, nil
-		}
-		if b.begin == 0 {
-			return nil, false, io.EOF
-		}
-		if err := b.fill(); err != nil {
-			return nil, false, cannotRead(err)
-		}
-	}
-}
-
-// fill reads the block before what is held.
-func (b *backward) fill() error {
-	n := min(b.begin, blockSize)
-	block := make([]byte, n, n+int64(len(b.held)))
-	if _, err := b.file.ReadAt(block, b.begin-n); err != nil {
-		return err
-	}
-	b.held = append(block, b.held...)
-	b.begin -= n
-	return nil
 }

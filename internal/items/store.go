@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -70,17 +69,7 @@ func CreateStore(path string) (*Store, error) {
 }
 
 // DamagedError means that items of a store are missing or not as they were recorded.
-type DamagedError struct {
-	Path string
-	Line int // from 1
-	Err  error
-}
-
-// Error begins with the position.
-func (e *DamagedError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
-
-// Unwrap returns the cause.
-func (e *DamagedError) Unwrap() error { return e.Err }
+type DamagedError = jobs.LineError
 
 // OpenStore opens an existing file to read it. A torn or damaged last line does not count. Damage before that is a
 // *DamagedError. Lines that an older version wrote have no checksum, and are checked when they are read.
@@ -105,40 +94,18 @@ func openStore(path string, flag int) (*Store, error) {
 // scan checks and counts the whole lines and sets the marks. A bad line at the end of the file is that of a write which
 // a crash or a power failure cut short, and does not count; anywhere else it is damage.
 func (s *Store) scan() error {
-	in := bufio.NewReaderSize(s.file, storeBuffer)
-	var sums jobs.SealedLines
-	var long []byte // a line that is larger than the buffer
-	for {
-		line, err := jobs.ReadLine(in, &long)
-		if errors.Is(err, io.EOF) {
-			s.torn = len(line) > 0
-			return nil
+	left, bad, err := jobs.Replay(s.file, s.file.Name(), func(line []byte, wrong error) error {
+		if found, ok := indexOf(line); wrong == nil && ok && found != s.count { // it is not decoded
+			wrong = fmt.Errorf("found item %d, expected item %d", found, s.count)
 		}
-		if err != nil {
-			return err
+		if wrong == nil {
+			s.added()
+			s.size += int64(len(line)) + 1
 		}
-		if err := checkLine(&sums, line[:len(line)-1], s.count); err != nil {
-			// Nothing follows it: its blocks may not have reached the disk.
-			if _, end := in.Peek(1); errors.Is(end, io.EOF) {
-				s.torn, s.bad = true, err
-				return nil
-			}
-			return &DamagedError{Path: s.file.Name(), Line: s.count + 1, Err: err}
-		}
-		s.added()
-		s.size += int64(len(line))
-	}
-}
-
-// checkLine checks the line of the item with this index without decoding it.
-func checkLine(sums *jobs.SealedLines, line []byte, index int) error {
-	if err := sums.Check(line); err != nil {
-		return err
-	}
-	if found, ok := indexOf(line); ok && found != index {
-		return fmt.Errorf("found item %d, expected item %d", found, index)
-	}
-	return nil
+		return wrong
+	})
+	s.torn, s.bad = left > 0 || bad != nil, bad
+	return err
 }
 
 // idKey is the beginning of each line of a store. Find relies on it to skip lines without decoding them.

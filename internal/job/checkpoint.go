@@ -223,11 +223,10 @@ func (c *Checkpointer) begin() {
 	if data, err := c.Take(); err == nil {
 		c.writing.TryGo(func() error {
 			path := c.place.CheckpointFile()
-			f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-			if err != nil {
+			return jobs.Make(path+".new", path, func(to io.Writer) error {
+				_, err := to.Write(data)
 				return err
-			}
-			return jobs.Become(f, path, data)
+			})
 		})
 	}
 	c.last, c.made, c.pause = c.latest.Seq, c.latest.Time, max(checkpointPause, checkpointShare*time.Since(began))

@@ -1,13 +1,11 @@
 package job
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -255,29 +253,24 @@ func (c *examiner) lines(path string, needed bool, open func() error) {
 		return
 	}
 	defer check.Quietly(in.Close)
-	var sums jobs.SealedLines
-	r := bufio.NewReaderSize(in, 256<<10)
-	for number := 1; ; number++ {
-		text, err := r.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			if len(text) > 0 {
-				c.note("%s ends in an incomplete line of %d bytes", path, len(text))
-			}
-			break
+	number := 1
+	left, _, err := jobs.Replay(in, path, func(line []byte, wrong error) error {
+		if wrong == nil && !json.Valid(line) {
+			wrong = errors.New("not JSON")
 		}
-		if err != nil {
-			file.add(number, err.Error())
-			break
+		if wrong != nil {
+			file.add(number, wrong.Error())
+		} else {
+			file.Good++
 		}
-		line := bytes.TrimSuffix(text, []byte("\n"))
-		if err = sums.Check(line); err == nil && !json.Valid(line) {
-			err = errors.New("not JSON")
-		}
-		if err != nil {
-			file.add(number, err.Error())
-			continue
-		}
-		file.Good++
+		number++
+		return nil
+	})
+	if err != nil {
+		file.add(number, err.Error())
+	}
+	if left > 0 {
+		c.note("%s ends in an incomplete line of %d bytes", path, left)
 	}
 	if path == c.job.ItemsFile() {
 		c.items = file.Good

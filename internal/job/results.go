@@ -54,11 +54,7 @@ type Origin struct {
 
 // WriteMissing writes the items that have not succeeded to a file, each as a line of JSON, in order.
 func (j *Opened) WriteMissing(path string) error {
-	out, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	return jobs.Finish(out, path, j.writeMissing(out))
+	return jobs.Make(path+".partial", path, j.writeMissing)
 }
 
 func (j *Opened) writeMissing(to io.Writer) (err error) {
@@ -116,18 +112,11 @@ func UpdateResults(place jobs.Job) error {
 		if err != nil {
 			return Unusable(place, err)
 		}
-		w, err := RecordedWorkflow(place, meta)
+		known, err := Read(place, meta)
 		if err != nil {
 			return err
 		}
-		known, err := ReadCheckpoint(place, w.ErrorPolicy).restore(nil)
-		if err == nil {
-			err = known.follow(nil)
-		}
-		if err != nil {
-			return Unusable(place, err)
-		}
-		return MakeResults(place, known.Fold)
+		return MakeResults(place, known)
 	})
 }
 
@@ -258,12 +247,11 @@ func RemakeResults(place jobs.Job, s *Fold, see func(events.Record) error) (rows
 		return nil, Unusable(place, fmt.Errorf("%s is damaged: the log has outcomes of %d items, expected %d",
 			place.EventsDir(), m.Rows, settled))
 	}
-	out, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
 	sum := jobs.NewChecksum()
-	if err := jobs.Finish(out, path, copyRows(io.MultiWriter(out, sum), scratch, rows)); err != nil {
+	err = jobs.Make(path+".partial", path, func(to io.Writer) error {
+		return copyRows(io.MultiWriter(to, sum), scratch, rows)
+	})
+	if err != nil {
 		return nil, err
 	}
 	m.Sum = jobs.ChecksumText(sum)

@@ -2,8 +2,10 @@ package jobs
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,13 +18,28 @@ func WriteFile(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return Become(f, path, data)
+	_, err = f.Write(data)
+	return Finish(f, path, err)
 }
 
-// Become writes data to a new file, closes it and gives it its final name durably, or removes it.
-func Become(f *os.File, path string, data []byte) error {
-	_, err := f.Write(data)
-	return Finish(f, path, err)
+// Make replaces a file durably by what write writes. Until then it has a temporary name, which is always the same, so
+// that no killed run leaves more than one. The mode is 0600.
+func Make(temporary, path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	return Finish(f, path, write(f))
+}
+
+// WriteNew makes a file durably, whole from the beginning. If there is one, the error is os.ErrExist.
+func WriteNew(path string, data []byte) error {
+	part := path + "." + rand.Text()
+	defer func() { _ = os.Remove(part) }()
+	if err := WriteFile(part, data); err != nil {
+		return err
+	}
+	return os.Link(part, path)
 }
 
 // Finish syncs a new file, closes it and gives it its final name durably. After an error, such as that of what was

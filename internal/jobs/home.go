@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"prodigy/internal/check"
 )
 
 // Home is the root of all files of prodigy.
@@ -142,19 +144,9 @@ func (h Home) FingerprintKey() ([]byte, error) {
 		return key, err
 	}
 	key = make([]byte, keySize)
-	_, _ = cryptorand.Read(key)                          // it never fails
-	made, err := os.CreateTemp(h.Root, ".fingerprint-*") // mode 0600
-	if err != nil {
-		return nil, err
-	}
-	_, err = made.Write(key)
-	err = errors.Join(err, made.Sync(), made.Close())
-	if err == nil {
-		if err = os.Link(made.Name(), path); errors.Is(err, os.ErrExist) {
-			err = nil // another process was first, and its key is the one
-		}
-	}
-	if err = errors.Join(err, os.Remove(made.Name())); err != nil {
+	_, _ = cryptorand.Read(key) // it never fails
+	// When another process is first, its key is the one.
+	if err := check.Unless(WriteNew(path, key), os.ErrExist); err != nil {
 		return nil, fmt.Errorf("create the fingerprint key: %w", err)
 	}
 	return os.ReadFile(path)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,7 +34,7 @@ func (e *LockedError) Error() string {
 func (e *LockedError) Unwrap() error { return ErrLocked }
 
 // Lock is held while a process works on a job. The kernel frees it when the process dies.
-type Lock struct{ file *flock.Flock }
+type Lock struct{ *flock.Flock }
 
 const (
 	// lockPatience is longer than a concurrent Running holds the lock to test it.
@@ -49,33 +48,33 @@ const (
 // Lock acquires the lock of the job, or returns a *LockedError.
 func (j Job) Lock() (*Lock, error) {
 	file := flock.New(j.lockFile())
-	locked, err := tryLock(file, lockPatience)
+	err := tryLock(file, lockPatience)
 	if errors.Is(err, context.DeadlineExceeded) && gone(readPID(j.lockFile())) {
-		locked, err = tryLock(file, heirPatience)
+		err = tryLock(file, heirPatience)
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &LockedError{JobID: j.ID, PID: readPID(j.lockFile())}
-	case err != nil || !locked:
+	case err != nil:
 		return nil, fmt.Errorf("lock job %s: %w", j.ID, err)
 	}
 	if err := writePID(j.lockFile(), os.Getpid()); err != nil {
 		return nil, fmt.Errorf("lock job %s: %w", j.ID, errors.Join(err, file.Unlock()))
 	}
-	return &Lock{file: file}, nil
+	return &Lock{file}, nil
 }
 
 // tryLock locks a file that another process may be about to free. However long this process is kept waiting,
 // it tries at the beginning and after the patience.
-func tryLock(file *flock.Flock, patience time.Duration) (bool, error) {
+func tryLock(file *flock.Flock, patience time.Duration) error {
 	for until := time.Now().Add(patience); ; time.Sleep(lockPatience / 10) {
 		over := !time.Now().Before(until)
 		locked, err := file.TryLock()
 		if locked || err != nil {
-			return locked, err
+			return err
 		}
 		if over {
-			return false, context.DeadlineExceeded
+			return context.DeadlineExceeded
 		}
 	}
 }
@@ -167,9 +166,6 @@ func hasOpen(pid int, path string) bool {
 	return false
 }
 
-// Unlock releases the lock.
-func (l *Lock) Unlock() error { return l.file.Unlock() }
-
 // The process id stands behind the first byte of the lock file, at a fixed width: Windows locks that byte
 // against all other handles and would refuse to cut the file.
 const (
@@ -193,11 +189,9 @@ func readPID(path string) int {
 		return 0
 	}
 	defer check.Quietly(f.Close)
-	text, err := io.ReadAll(io.NewSectionReader(f, pidOffset, pidWidth))
-	if err != nil {
-		return 0
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	var text [pidWidth]byte
+	n, _ := f.ReadAt(text[:], pidOffset)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
 	if err != nil {
 		return 0
 	}

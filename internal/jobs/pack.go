@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -94,6 +93,20 @@ func IsPacked(path string) bool { return strings.HasSuffix(path, PackedExt) }
 // UnpackedName returns path without PackedExt, so that a file has the same name before and after it is compressed.
 func UnpackedName(path string) string { return strings.TrimSuffix(path, PackedExt) }
 
+// Segments returns the paths of the files in dir whose names, before they were compressed, begin and end so, in their
+// order. Of a file that is there compressed and as it was, which say the same, it has the latter.
+func Segments(dir, prefix, suffix string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir) // sorted
+	for _, e := range entries {
+		path, name := filepath.Join(dir, e.Name()), UnpackedName(e.Name())
+		twice := len(paths) > 0 && paths[len(paths)-1] == UnpackedName(path)
+		if strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix) && !twice {
+			paths = append(paths, path)
+		}
+	}
+	return paths, err
+}
+
 // OpenPacked opens a file for reading, also one that was compressed since its name was read.
 func OpenPacked(path string) (io.ReadCloser, error) {
 	f, err := os.Open(path)
@@ -124,35 +137,6 @@ func Skip(in io.Reader, n int64) error {
 	}
 	_, err := io.CopyN(io.Discard, in, n)
 	return err
-}
-
-// ReadLine returns the next line with its end. The line is valid until the next read. One that is larger than the buffer
-// of r is collected in long. At the end of r it returns what there is of a line, and io.EOF.
-func ReadLine(r *bufio.Reader, long *[]byte) ([]byte, error) {
-	*long = (*long)[:0]
-	for {
-		text, err := r.ReadSlice('\n')
-		full := errors.Is(err, bufio.ErrBufferFull)
-		if full || len(*long) > 0 {
-			*long = append(*long, text...)
-			text = *long
-		}
-		if !full {
-			return text, err
-		}
-	}
-}
-
-// SkipLine reads up to the end of a line, however long it is, without keeping it. It returns how many bytes that are.
-func SkipLine(r *bufio.Reader) (int64, error) {
-	var n int64
-	for {
-		text, err := r.ReadSlice('\n')
-		n += int64(len(text))
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return n, err
-		}
-	}
 }
 
 // unpacked reads a compressed file.

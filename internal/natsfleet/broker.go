@@ -174,12 +174,7 @@ func makeOwner(path, address string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	part := path + "." + newInstance()
-	defer func() { _ = os.Remove(part) }()
-	if err := jobs.WriteFile(part, data); err != nil {
-		return err
-	}
-	return os.Link(part, path)
+	return jobs.WriteNew(path, data)
 }
 
 // introduce has the owner of a broker find the credentials by the address that the broker has got. Forget is to be

@@ -23,20 +23,7 @@ import (
 const maxLine = 256 << 10
 
 // DamagedError says that a part of a store cannot be read.
-type DamagedError struct {
-	File string
-	Line int // 0: it is about the file
-	Err  error
-}
-
-func (e *DamagedError) Error() string {
-	if e.Line == 0 {
-		return fmt.Sprintf("%s: %v", e.File, e.Err)
-	}
-	return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err)
-}
-
-func (e *DamagedError) Unwrap() error { return e.Err }
+type DamagedError = jobs.LineError
 
 // ErrTorn is the error of an incomplete last line: a run was killed while it wrote, or is writing.
 var ErrTorn = errors.New("incomplete last line")
@@ -73,10 +60,7 @@ func (t *tails) read(r *reader, yield func(Entry, error) bool) bool {
 		t.look()
 		for l := range r.lines() {
 			e, match, err := r.entry(l)
-			if errors.Is(err, ErrTorn) {
-				break
-			}
-			if err == nil && match {
+			if match {
 				match = t.pass(&e)
 				t.show(e)
 			}
@@ -96,15 +80,12 @@ func readStore(dir string, q Query) iter.Seq2[Entry, error] {
 		r := newReader(dir, q)
 		for l := range r.lines() {
 			e, match, err := r.entry(l)
-			if errors.Is(err, ErrTorn) {
-				break
-			}
 			if (err != nil || match) && !yield(e, err) {
 				return
 			}
 		}
 		if end := q.Span.Offset + q.Span.Length; r.at < end {
-			yield(Entry{}, &DamagedError{File: dir, Err: fmt.Errorf("%d bytes are missing at the end", end-r.at)})
+			yield(Entry{}, &DamagedError{Path: dir, Err: fmt.Errorf("%d bytes are missing at the end", end-r.at)})
 		}
 	}
 }
@@ -164,8 +145,8 @@ func Since(dir string, t time.Time) int64 {
 func firstOf(f file) (at time.Time, ok bool) {
 	r := reader{at: f.base}
 	r.file(f, true, func(l Line) bool {
-		e, _, err := r.entry(l)
-		at, ok = e.Time, err == nil
+		e, match, _ := r.entry(l)
+		at, ok = e.Time, match
 		return false
 	})
 	return at, ok
@@ -185,22 +166,21 @@ func Examine(dir string) iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		r := reader{dir: dir}
 		for l := range r.lines() {
-			if _, _, l.Err = r.entry(l); !yield(l) {
+			if !yield(r.examined(l)) {
 				return
 			}
 		}
 		files, err := listTails(dir)
 		if err != nil {
-			yield(Line{File: dir, Err: &DamagedError{File: dir, Err: err}})
+			yield(Line{File: dir, Err: &DamagedError{Path: dir, Err: err}})
 			return
 		}
 		more := true
 		for i := 0; more && i < len(files); i++ {
 			one := reader{dir: dir}
 			one.file(file{path: files[i]}, true, func(l Line) bool {
-				_, _, l.Err = one.entry(l)
 				l.End = 0
-				more = yield(l)
+				more = yield(one.examined(l))
 				return more
 			})
 		}
@@ -247,10 +227,18 @@ func (q Query) wanted() []byte {
 	return append(quoted, ',')
 }
 
-// entry decodes a line if it can match.
+// examined returns a line with what is wrong with it.
+func (r *reader) examined(l Line) Line {
+	if _, _, err := r.entry(l); err != nil {
+		l.Err = err
+	}
+	return l
+}
+
+// entry decodes a line if it can match. An incomplete last line does not.
 func (r *reader) entry(l Line) (e Entry, match bool, err error) {
 	if l.Err != nil {
-		return Entry{}, false, l.Err
+		return Entry{}, false, check.Unless(l.Err, ErrTorn)
 	}
 	sealed := jobs.SealedLines{Required: true}
 	err = sealed.Check(l.Text)
@@ -261,7 +249,7 @@ func (r *reader) entry(l Line) (e Entry, match bool, err error) {
 		err = json.Unmarshal(l.Text, &e)
 	}
 	if err != nil {
-		return Entry{}, false, &DamagedError{l.File, l.Line, err}
+		return Entry{}, false, &DamagedError{Path: l.File, Line: l.Line, Err: err}
 	}
 	return e, r.query.matches(e), nil
 }
@@ -278,7 +266,7 @@ func (r *reader) lines() iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		files, err := list(r.dir)
 		if err != nil {
-			yield(Line{File: r.dir, Err: &DamagedError{File: r.dir, Err: err}})
+			yield(Line{File: r.dir, Err: &DamagedError{Path: r.dir, Err: err}})
 			return
 		}
 		for i, f := range files {
@@ -289,7 +277,7 @@ func (r *reader) lines() iter.Seq[Line] {
 			if r.at < f.base {
 				missing := fmt.Errorf("%d bytes before it are missing", f.base-r.at)
 				r.at = f.base
-				if !yield(Line{File: f.path, Err: &DamagedError{File: f.path, Err: missing}}) {
+				if !yield(Line{File: f.path, Err: &DamagedError{Path: f.path, Err: missing}}) {
 					return
 				}
 			}
@@ -311,7 +299,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 	l := Line{File: f.path}
 	known := r.at == f.base // where in the file this is
 	damaged := func(err error) bool {
-		l.Text, l.Err, l.End = nil, &DamagedError{f.path, l.Line, err}, r.at
+		l.Text, l.Err, l.End = nil, &DamagedError{Path: f.path, Line: l.Line, Err: err}, r.at
 		return yield(l)
 	}
 	in, err := jobs.OpenPacked(f.path)

@@ -1,7 +1,6 @@
 package outputs
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -125,27 +124,16 @@ func lengthOf(path string) int64 {
 
 // cutTorn cuts an incomplete last line off f and returns its length then.
 func cutTorn(f *os.File) (int64, error) {
-	info, err := f.Stat()
+	lines, err := jobs.NewBackward(f)
 	if err != nil {
 		return 0, err
 	}
-	end := info.Size()
-	buf := make([]byte, 64<<10)
-	for end > 0 {
-		n := min(end, int64(len(buf)))
-		if _, err := f.ReadAt(buf[:n], end-n); err != nil {
-			return 0, err
-		}
-		if at := bytes.LastIndexByte(buf[:n], '\n'); at >= 0 {
-			end += int64(at) + 1 - n
-			break
-		}
-		end -= n
+	size := lines.End()
+	_, whole, err := lines.Line()
+	if whole || err != nil {
+		return size, check.Unless(err, io.EOF)
 	}
-	if end < info.Size() {
-		err = f.Truncate(end)
-	}
-	return end, err
+	return lines.End(), f.Truncate(lines.End())
 }
 
 // Position is where the next entry will stand. Nothing happens in a nil Store, whose position is 0.
@@ -234,13 +222,10 @@ func (s *Store) create() (err error) {
 	s.base += s.size
 	s.size = 0
 	s.path = filepath.Join(s.dir, fmt.Sprintf("%s%016d%s", prefix, s.base, suffix))
-	const flags = os.O_CREATE | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-	s.file, err = os.OpenFile(s.path, flags, 0o600)
-	if errors.Is(err, os.ErrNotExist) { // a copy of a job may lack directories that were empty
-		if err = jobs.MakeDirs(s.dir); err == nil {
-			s.file, err = os.OpenFile(s.path, flags, 0o600)
-		}
+	if err = jobs.MakeDirs(s.dir); err != nil { // a copy of a job may lack directories that were empty
+		return err
 	}
+	s.file, err = os.OpenFile(s.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 	return err
 }
 
@@ -293,29 +278,16 @@ type file struct {
 	base int64
 }
 
-// list returns the files of the store in dir, the first one first. Of a file that is there compressed and as
-// it was, it names the latter.
-func list(dir string) ([]file, error) {
-	entries, err := os.ReadDir(dir) // sorted
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	var files []file
-	for _, e := range entries {
-		digits, ok := strings.CutPrefix(jobs.UnpackedName(e.Name()), prefix)
-		if !ok {
-			continue
-		}
-		digits, ok = strings.CutSuffix(digits, suffix)
-		base, err := strconv.ParseInt(digits, 10, 64)
-		if !ok || err != nil {
-			continue
-		}
-		if n := len(files); n == 0 || files[n-1].base != base {
-			files = append(files, file{filepath.Join(dir, e.Name()), base})
+// list returns the files of the store in dir, the first one first.
+func list(dir string) (files []file, err error) {
+	paths, err := jobs.Segments(dir, prefix, suffix)
+	for _, path := range paths {
+		digits := strings.TrimSuffix(filepath.Base(jobs.UnpackedName(path)), suffix)[len(prefix):]
+		if base, err := strconv.ParseInt(digits, 10, 64); err == nil {
+			files = append(files, file{path, base})
 		}
 	}
-	return files, nil
+	return files, check.Unless(err, os.ErrNotExist)
 }
 
 // Any reports whether the store in dir holds anything.

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"prodigy/internal/check"
+	"prodigy/internal/jobs"
 )
 
 // What a command has printed beyond the head that is kept of it goes to files of its own while it runs: see
@@ -33,17 +35,8 @@ func (t openTail) path(dir string, generation int) string {
 
 // listTails returns the paths of the files of tails in dir, in their order.
 func listTails(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	var paths []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), tailPrefix) && strings.HasSuffix(e.Name(), suffix) {
-			paths = append(paths, filepath.Join(dir, e.Name()))
-		}
-	}
-	return paths, nil
+	paths, err := jobs.Segments(dir, tailPrefix, suffix)
+	return paths, check.Unless(err, os.ErrNotExist)
 }
 
 // appendTail writes a provisional entry.
@@ -219,7 +212,6 @@ func (t *tails) rest(yield func(Entry, error) bool) (more, gone bool) {
 			switch {
 			case errors.Is(err, os.ErrNotExist):
 				gone = true
-			case errors.Is(err, ErrTorn):
 			case err != nil:
 				more = yield(Entry{}, err)
 			case match && !t.ended[e.Source] && t.pass(&e):

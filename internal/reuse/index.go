@@ -103,43 +103,34 @@ func decodeEntry(b []byte, number int) entry {
 
 // writeIndex makes an index at path of entries, in the order of their items, and of the texts that they name. Of head
 // it sets what follows from these.
-func writeIndex(path string, head indexHead, entries iter.Seq2[entry, error], texts *io.SectionReader) (err error) {
-	file, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err = errors.Join(err, file.Close()); err != nil {
-			err = errors.Join(err, os.Remove(file.Name()))
-			return
+func writeIndex(path string, head indexHead, entries iter.Seq2[entry, error], texts *io.SectionReader) error {
+	return jobs.Make(path+".partial", path, func(file io.Writer) (err error) {
+		sum := jobs.NewChecksum()
+		out := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<16)
+		for e, err := range entries {
+			if err != nil {
+				return err
+			}
+			head.Entries++
+			if _, err := out.Write(e.append(out.AvailableBuffer())); err != nil {
+				return err
+			}
 		}
-		err = jobs.Rename(file.Name(), path)
-	}()
-	sum := jobs.NewChecksum()
-	out := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<16)
-	for e, err := range entries {
+		if head.Texts, err = io.Copy(out, texts); err != nil {
+			return err
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		head.Shape, head.Sum = shape, jobs.ChecksumText(sum)
+		line, err := json.Marshal(head)
 		if err != nil {
 			return err
 		}
-		head.Entries++
-		if _, err := out.Write(e.append(out.AvailableBuffer())); err != nil {
-			return err
-		}
-	}
-	if head.Texts, err = io.Copy(out, texts); err != nil {
+		line = jobs.Seal(line, 0)
+		_, err = file.Write(binary.LittleEndian.AppendUint32(line, uint32(len(line))))
 		return err
-	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	head.Shape, head.Sum = shape, jobs.ChecksumText(sum)
-	line, err := json.Marshal(head)
-	if err != nil {
-		return err
-	}
-	line = jobs.Seal(line, 0)
-	_, err = file.Write(binary.LittleEndian.AppendUint32(line, uint32(len(line))))
-	return errors.Join(err, file.Sync())
+	})
 }
 
 // index is what is known of the items of a job that have ended. It is not safe for use by several goroutines.

@@ -1,9 +1,8 @@
 package telemetry
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -86,24 +85,15 @@ func openJournal(job jobs.Job) (*journal, error) {
 
 // readJournal returns the lines of the journal of a job, without those that a kill has cut off.
 func readJournal(job jobs.Job) ([]line, error) {
-	f, err := os.Open(job.NotificationsFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer check.Quietly(f.Close)
+	data, err := os.ReadFile(job.NotificationsFile())
 	var lines []line
-	scanner := bufio.NewScanner(f)
-	scanner.Buffer(nil, 16<<20)
-	for scanner.Scan() {
+	for text := range bytes.Lines(data) {
 		var l line
-		if json.Unmarshal(scanner.Bytes(), &l) == nil && l.State != "" {
+		if json.Unmarshal(text, &l) == nil && l.State != "" {
 			lines = append(lines, l)
 		}
 	}
-	return lines, scanner.Err()
+	return lines, check.Unless(err, fs.ErrNotExist)
 }
 
 // apply updates how far the receiver of a line is.

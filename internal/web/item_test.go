@@ -28,7 +28,7 @@ func printed(list ...outputs.Entry) iter.Seq2[outputs.Entry, error] {
 				return
 			}
 		}
-		yield(outputs.Entry{}, &outputs.DamagedError{File: "f"})
+		yield(outputs.Entry{}, &outputs.DamagedError{Path: "f"})
 	}
 }
 
