@@ -16,13 +16,18 @@ type Finding struct {
 	Message string // the whole sentence, with the name of the key
 }
 
-// Error returns the message, so that a text that cannot be read is refused with a whole sentence.
-func (f Finding) Error() string { return f.Message }
-
 // Want is the error of a value of the wrong kind: a mapping, or a number in a wrong form. It says what is wanted.
 type Want string
 
 func (w Want) Error() string { return "want " + string(w) }
+
+// Sentence is the error of a text that cannot be read, with the name of the key in it.
+type Sentence string
+
+// Sentencef formats a Sentence.
+func Sentencef(format string, args ...any) error { return Sentence(fmt.Sprintf(format, args...)) }
+
+func (s Sentence) Error() string { return string(s) }
 
 // Words returns the words of an enum as plain texts.
 func Words[T ~string](words ...T) []string {

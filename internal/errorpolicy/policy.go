@@ -6,7 +6,6 @@
 package errorpolicy
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,11 +119,11 @@ func (a *ItemAction) ReadText(text string) error {
 	case slices.Contains(Actions(), a.Kind):
 		return nil
 	case text == "":
-		return onItemFailure("on_item_failure must be one of %s", actionForms())
+		return check.Sentencef("on_item_failure must be one of %s", actionForms())
 	case custom || a.Kind == Custom:
-		return onItemFailure("on_item_failure: custom needs the name of a handler, as in custom:notify")
+		return check.Sentencef("on_item_failure: custom needs the name of a handler, as in custom:notify")
 	}
-	return onItemFailure("unknown on_item_failure %q%s", text, check.Hint(text, Actions(), actionForms()))
+	return check.Sentencef("unknown on_item_failure %q%s", text, check.Hint(text, Actions(), actionForms()))
 }
 
 // ReadText reads a value of error_collection that is a single word.
@@ -133,26 +132,18 @@ func (c *Collection) ReadText(text string) error {
 	size, sized := strings.CutPrefix(text, string(Batched)+":")
 	switch n, err := strconv.Atoi(size); {
 	case text == "":
-		return errorCollection("error_collection must be one of %s", collectionForms)
+		return check.Sentencef("error_collection must be one of %s", collectionForms)
 	case sized && err != nil:
-		return errorCollection("invalid batch size %q: use an integer, as in batched:10", size)
+		return check.Sentencef("invalid batch size %q: use an integer, as in batched:10", size)
 	case sized && n < 1:
-		return errorCollection("the size of error_collection batched must be at least 1, got %d", n)
+		return check.Sentencef("the size of error_collection batched must be at least 1, got %d", n)
 	case sized:
 		*c = Collection{Kind: Batched, Size: n}
 	case c.Kind == Batched:
 		c.Size = defaultBatch
 	case c.Kind != Aggregate && c.Kind != Immediate:
 		words := []CollectionKind{Aggregate, Immediate}
-		return errorCollection("unknown error_collection %q%s", text, check.Hint(text, words, collectionForms))
+		return check.Sentencef("unknown error_collection %q%s", text, check.Hint(text, words, collectionForms))
 	}
 	return nil
-}
-
-func onItemFailure(format string, args ...any) error {
-	return check.Finding{Field: "on_item_failure", Message: fmt.Sprintf(format, args...)}
-}
-
-func errorCollection(format string, args ...any) error {
-	return check.Finding{Field: "error_collection", Message: fmt.Sprintf(format, args...)}
 }

@@ -43,7 +43,7 @@ func (a *StragglerAfter) ReadText(text string) error {
 	case text == "":
 		return check.Want(forms)
 	case wrong == nil && d == 0:
-		return check.Finding{Field: "after", Message: "after must be more than 0"}
+		return check.Sentence("after must be more than 0")
 	case wrong == nil:
 		*a = StragglerAfter{Time: d}
 		return nil

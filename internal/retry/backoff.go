@@ -266,8 +266,7 @@ func (j *Jitter) ReadText(text string) error {
 	case string(FullJitter), string(EqualJitter), string(Decorrelated):
 		*j = Jitter(text)
 	default:
-		return check.Finding{Field: "jitter", Message: fmt.Sprintf(
-			"unknown jitter %q (want true, false, full, equal or decorrelated)", text)}
+		return check.Sentencef("unknown jitter %q (want true, false, full, equal or decorrelated)", text)
 	}
 	return nil
 }

@@ -33,11 +33,10 @@ func (m *Matcher) ReadText(name string) error {
 		}
 	}
 	forms := strings.Join(names, ", ") + ", {pattern: …} or {exit_code: […]}"
-	wrong := "an entry of retry_on must be one of: " + forms
-	if name != "" {
-		wrong = fmt.Sprintf("unknown matcher %q in retry_on%s", name, check.Hint(name, names, forms))
+	if name == "" {
+		return check.Sentencef("an entry of retry_on must be one of: %s", forms)
 	}
-	return check.Finding{Field: "retry_on", Message: wrong}
+	return check.Sentencef("unknown matcher %q in retry_on%s", name, check.Hint(name, names, forms))
 }
 
 // CheckPattern returns what is wrong with a regular expression, with the part of it that is to blame.

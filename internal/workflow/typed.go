@@ -27,7 +27,7 @@ import (
 type ownForms interface{ read(r *reader, e entry) bool }
 
 // fromText is a value that is written as one text, such as 40/s, or a map or list that may be. The reader puts the name of the key before an error,
-// unless it is a check.Finding. A value that is no text is refused as an empty one if that is a check.Want.
+// unless it is a check.Sentence. A value that is no text is refused as an empty one if that is a check.Want.
 type fromText interface{ ReadText(text string) error }
 
 // Any other struct is a block. Its keys are its fields with a tag yaml. More tags say what holds of a key that is
@@ -247,8 +247,8 @@ func (r *reader) fromText(e entry, target fromText) bool {
 	if want, is := errors.AsType[check.Want](err); is {
 		return r.wrongType(e, string(want))
 	}
-	if whole, is := errors.AsType[check.Finding](err); is {
-		return r.fail(e.value, "%s", whole.Message)
+	if whole, is := errors.AsType[check.Sentence](err); is {
+		return r.fail(e.value, "%s", whole)
 	}
 	switch {
 	case err == nil:
