@@ -97,6 +97,18 @@ func Few(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
+// Escape returns a text with a backslash before each of some ASCII characters.
+func Escape(text, special string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if strings.IndexByte(special, c) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
 // WholeStart returns where the first whole character of a text begins. Bytes that are no UTF-8 count as characters.
 func WholeStart[T string | []byte](text T) int {
 	for i := range min(len(text), utf8.UTFMax) {

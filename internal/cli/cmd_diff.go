@@ -108,19 +108,14 @@ func (o *diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error 
 		{"new", d.New, both[1]},
 		{"gone", d.Gone, both[0]},
 	}
-	begin, item, inMarkdown := "%s:\n", "  %s\n", strings.NewReplacer()
+	begin, item, marks := "%s:\n", "  %s\n", ""
 	if con.format == asMarkdown {
 		fmt.Fprintf(&b, "### prodigy diff %s %s\n\n| items | |\n| ---: | --- |\n", d.Before, d.After)
 		for _, l := range lists {
 			fmt.Fprintf(&b, "| %d | %s |\n", len(l.items), l.name)
 		}
 		fmt.Fprintf(&b, "| %d | the same |\n", d.Same)
-		begin, item = "\n**%s**\n\n", "- %s\n"
-		var escapes []string
-		for mark := range strings.SplitSeq("\\`*_{}[]<>()#+-.!|~&", "") {
-			escapes = append(escapes, mark, "\\"+mark)
-		}
-		inMarkdown = strings.NewReplacer(escapes...)
+		begin, item, marks = "\n**%s**\n\n", "- %s\n", "\\`*_{}[]<>()#+-.!|~&"
 	} else {
 		for _, l := range lists {
 			b.WriteString(check.Some("%d "+l.name+", ", len(l.items)))
@@ -139,7 +134,7 @@ func (o *diffOptions) print(con *console, both [2]jobs.Job, d reuse.Diff) error 
 				break
 			}
 			line := term.Visible(d.ItemID) + inBrackets(names.Label(d.Index)) + diffDetail(l, d)
-			fmt.Fprintf(&b, item, inMarkdown.Replace(line))
+			fmt.Fprintf(&b, item, check.Escape(line, marks))
 		}
 	}
 	_, err := io.WriteString(con.text(), b.String())

@@ -230,14 +230,14 @@ func conePatterns(dirs []string) string {
 	slices.Sort(above)
 	var b strings.Builder
 	b.WriteString("/*\n!/*/\n")
-	escape := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+	escape := func(dir string) string { return check.Escape(dir, `\*?[`) }
 	for _, dir := range slices.Compact(above) {
 		if !slices.ContainsFunc(whole, func(w string) bool { return dir == w || strings.HasPrefix(dir, w+"/") }) {
-			fmt.Fprintf(&b, "/%s/\n!/%s/*/\n", escape.Replace(dir), escape.Replace(dir))
+			fmt.Fprintf(&b, "/%s/\n!/%s/*/\n", escape(dir), escape(dir))
 		}
 	}
 	for _, dir := range slices.Compact(whole) {
-		fmt.Fprintf(&b, "/%s/\n", escape.Replace(dir))
+		fmt.Fprintf(&b, "/%s/\n", escape(dir))
 	}
 	return b.String()
 }
@@ -295,7 +295,7 @@ func formatConfig(all []setting) string {
 		section, sub, name := s.parts()
 		b.WriteString("[" + section)
 		if strings.Count(s.key, ".") > 1 {
-			b.WriteString(` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(sub) + `"`)
+			b.WriteString(` "` + check.Escape(sub, `\"`) + `"`)
 		}
 		b.WriteString("]\n\t" + name)
 		if !s.bare {

@@ -226,7 +226,7 @@ func (e *expr) String() string {
 		b.WriteString(f.String())
 	}
 	if e.def != nil {
-		b.WriteString(":-" + strings.ReplaceAll(*e.def, "}", `\}`))
+		b.WriteString(":-" + check.Escape(*e.def, "}"))
 	}
 	return b.String() + "}"
 }
@@ -304,7 +304,7 @@ func (f pipe) String() string {
 	if f.name != "pattern" {
 		return "|" + f.name
 	}
-	return "|pattern:" + strings.NewReplacer("}", `\}`, "|", `\|`).Replace(f.pattern)
+	return "|pattern:" + check.Escape(f.pattern, "}|")
 }
 
 // makesList reports whether the filter gives any number of words.

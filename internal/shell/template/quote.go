@@ -3,6 +3,7 @@ package template
 import (
 	"strings"
 
+	"prodigy/internal/check"
 	"prodigy/internal/shell"
 )
 
@@ -30,11 +31,11 @@ func (q quoting) write(text string) string {
 	case single:
 		return strings.ReplaceAll(text, `'`, `'\''`)
 	case ansi:
-		return strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text)
+		return check.Escape(text, `\'`)
 	case double:
-		return strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`").Replace(text)
+		return check.Escape(text, "\\\"$`")
 	case heredoc:
-		return strings.NewReplacer(`\`, `\\`, `$`, `\$`, "`", "\\`").Replace(text)
+		return check.Escape(text, "\\$`")
 	}
 	return text
 }
