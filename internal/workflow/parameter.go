@@ -189,16 +189,17 @@ func jsonParameters(fields map[string]json.RawMessage, params []Parameter) (map[
 
 // ParameterNamed returns the parameter with that name. The error suggests the nearest one.
 func ParameterNamed(params []Parameter, name string) (Parameter, error) {
-	i := slices.IndexFunc(params, func(p Parameter) bool { return p.Name == name })
-	if i >= 0 {
-		return params[i], nil
+	return oneNamed("parameter", name, params, func(p Parameter) string { return p.Name })
+}
+
+// oneNamed returns the one of its kind with that name. The error suggests the nearest one.
+func oneNamed[T any](kind, name string, all []T, nameOf func(T) string) (one T, err error) {
+	known := check.Each(all, nameOf)
+	switch i := slices.Index(known, name); {
+	case i >= 0:
+		return all[i], nil
+	case len(all) == 0:
+		return one, fmt.Errorf("unknown %[1]s %[2]q: the workflow has no %[1]ss", kind, name)
 	}
-	if len(params) == 0 {
-		return Parameter{}, fmt.Errorf("unknown parameter %q: the workflow has no parameters", name)
-	}
-	known := make([]string, len(params))
-	for i, p := range params {
-		known[i] = p.Name
-	}
-	return Parameter{}, fmt.Errorf("unknown parameter %q%s", name, hint(name, known))
+	return one, fmt.Errorf("unknown %s %q%s", kind, name, hint(name, known))
 }

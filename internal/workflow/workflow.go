@@ -521,17 +521,7 @@ type Profile struct {
 
 // ProfileNamed returns the profile with that name. The error suggests the nearest one.
 func (w *Workflow) ProfileNamed(name string) (Profile, error) {
-	known := make([]string, len(w.Profiles))
-	for i, p := range w.Profiles {
-		if p.Name == name {
-			return p, nil
-		}
-		known[i] = p.Name
-	}
-	if len(known) == 0 {
-		return Profile{}, fmt.Errorf("unknown profile %q: the workflow has no profiles", name)
-	}
-	return Profile{}, fmt.Errorf("unknown profile %q%s", name, hint(name, known))
+	return oneNamed("profile", name, w.Profiles, func(p Profile) string { return p.Name })
 }
 
 // Secret is where the value of a secret comes from: exactly one of Env, File and Command is set.
