@@ -210,7 +210,7 @@ const dataShown = 2000
 
 // printLetter prints a dead letter as a page, followed by each failure, the first one first.
 func printLetter(l term.Lines, job jobs.Job, e dlq.Entry, label string) error {
-	err := term.Page(l.W, [][2]string{
+	err := term.Aligned(l.W, [][]string{
 		{"item:", term.Cell(e.ItemID, dataShown)},
 		{"label:", term.Cell(cmp.Or(label, "-"), dataShown)},
 		{"data:", term.Cell(string(e.Item), dataShown)},

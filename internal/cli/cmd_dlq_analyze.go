@@ -102,11 +102,11 @@ func (o *dlqAnalyzeOptions) run(_ context.Context, con *console, job jobs.Job) e
 
 // print prints the counts in two columns.
 func (c letterCounts) print(con *console) error {
-	page := [][2]string{{"job:", c.JobID}}
-	count := func(name string, n int) { page = append(page, [2]string{name + ":", strconv.Itoa(n)}) }
+	page := [][]string{{"job:", c.JobID}}
+	count := func(name string, n int) { page = append(page, []string{name + ":", strconv.Itoa(n)}) }
 	count("dead letters", c.Total)
 	if c.Total == 0 {
-		return term.Page(con.text(), page)
+		return term.Aligned(con.text(), page)
 	}
 	count("eligible for retry", c.Eligible)
 	count("need manual review", c.ManualReview)
@@ -115,9 +115,9 @@ func (c letterCounts) print(con *console) error {
 	for _, t := range c.ByType {
 		count("of type "+t.Type, t.Count)
 	}
-	page = append(page, [2]string{"oldest:", check.Moment(c.Oldest)},
-		[2]string{"newest:", check.Moment(c.Newest)})
-	if err := term.Page(con.text(), page); err != nil {
+	page = append(page, []string{"oldest:", check.Moment(c.Oldest)},
+		[]string{"newest:", check.Moment(c.Newest)})
+	if err := term.Aligned(con.text(), page); err != nil {
 		return err
 	}
 	con.next("prodigy dlq analyze" + named(c.JobID))

@@ -329,5 +329,5 @@ func (o *eventsOptions) stats(_ context.Context, con *console, job jobs.Job) err
 		}.Print(con.text(), term.Each(rows))
 		return err
 	}
-	return term.Page(con.text(), page)
+	return term.Aligned(con.text(), page)
 }

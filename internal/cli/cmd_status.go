@@ -128,7 +128,7 @@ type details struct {
 	Remaining *remainingTime `json:"remaining,omitempty"`
 	Attempts  attemptTimes   `json:"attempts"`
 	// Stragglers are attempts that take unusually long.
-	Stragglers *view.Stragglers `json:"stragglers,omitempty"`
+	Stragglers view.Stragglers `json:"stragglers,omitzero"`
 	// Agents are the running attempts, the longest first.
 	Agents []agentShown `json:"agents"`
 	// Slowest are the slowest finished attempts.
@@ -217,11 +217,8 @@ func detailsOf(s job.Summary, j *view.Job, recorded *workflow.Workflow, label fu
 		},
 		Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, now),
 		Breakers: append([]view.Breaker{}, j.Breakers()...), Groups: []failureGroup{},
-		Collided: j.Merges.Collisions.Before + len(j.Merges.Collisions.List),
-		Merged:   j.Merged, Delivered: j.Delivered, seen: j, recorded: recorded, label: label,
-	}
-	if j.Stragglers.Found > 0 {
-		d.Stragglers = &j.Stragglers
+		Collided:   j.Merges.Collisions.Before + len(j.Merges.Collisions.List),
+		Stragglers: j.Stragglers, Merged: j.Merged, Delivered: j.Delivered, seen: j, recorded: recorded, label: label,
 	}
 	queue := j.Queue(recorded != nil && recorded.Workspace.Order == workflow.OrderItems)
 	for _, q := range check.First(queue, queueShown) {

@@ -273,15 +273,6 @@ func Aligned(w io.Writer, lines [][]string) error {
 	return (&table{w: w, rows: lines}).flush()
 }
 
-// Page prints names and values in two columns.
-func Page(w io.Writer, pairs [][2]string) error {
-	lines := make([][]string, len(pairs))
-	for i := range pairs {
-		lines[i] = pairs[i][:]
-	}
-	return Aligned(w, lines)
-}
-
 // table prints rows in columns, each as wide as its widest cell. On a terminal no row is wider than that: columns are
 // left out and cells cut, but never those of the first column, which are ids to copy.
 type table struct {

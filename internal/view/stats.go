@@ -18,9 +18,9 @@ type StatRow struct {
 }
 
 // StatLines returns the statistics of a job for people, in two columns, and for programs, as rows of name, key and value.
-func StatLines(jobID string, s events.Stats) (page [][2]string, rows []StatRow) {
+func StatLines(jobID string, s events.Stats) (page [][]string, rows []StatRow) {
 	line := func(name, format string, args ...any) {
-		page = append(page, [2]string{name, fmt.Sprintf(format, args...)})
+		page = append(page, []string{name, fmt.Sprintf(format, args...)})
 	}
 	add := func(name, key string, value any) { rows = append(rows, StatRow{name, key, value}) }
 	line("job", "%s", jobID)

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -175,18 +174,16 @@ func (s *Server) jobPage(place jobs.Job, seen *view.Job, labels Labels, charts t
 	for _, g := range seen.Failures.Groups() {
 		st.Labels[g.Example.ItemIndex] = labels.Label(g.Example.ItemIndex)
 	}
-	if e, ok := seen.Remaining(now); ok && st.State == "running" {
-		st.Remaining = &e
-	}
-	if rate := seen.Rate(now); rate > 0 && st.State == "running" {
-		st.Rate = fmt.Sprintf("%.1f", rate)
-	}
 	ended := st.State != jobs.Running
 	st.Told = told{place, st.State, seen.Reason, nil, seen}
 	if ended {
 		sum, _ := s.Data.Summary(place) // without it there is no advice
 		st.Told.Advice = s.Data.Advice(sum)
 	} else {
+		st.Rate = check.Some("%.1f", seen.Rate(now))
+		if e, ok := seen.Remaining(now); ok {
+			st.Remaining = &e
+		}
 		for e, err := range s.Data.Outputs(place, outputs.Query{Newest: newestOutputs}) {
 			if err == nil {
 				seen.Output(e)
