@@ -61,7 +61,7 @@ type printer struct {
 	flood term.Flood
 	// job is what the records so far amount to.
 	job *view.Job
-	// place is where the job is. It finds that out once, as those below do.
+	// place is where the job is, once a record has named it. It finds that out once, as those below do.
 	place func() (jobs.Job, error)
 	// named is how hints name the job.
 	named func() string
@@ -97,7 +97,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	p.place = sync.OnceValues(func() (jobs.Job, error) { return findJob(jobName{id: p.job.ID, all: true}) })
 	p.named = sync.OnceValue(func() string { return named(p.job.ID) })
 	p.conversation = sync.OnceValue(func() func(outputs.Entry) outputs.Entry {
-		place, _ := p.place()
+		place, _ := findJob(jobName{id: p.job.ID, all: true}) // output may come before the record that names the job
 		return outputs.Rendering(conversations(place))
 	})
 	if mode := o.echo.mode(); mode != "" {
