@@ -29,7 +29,7 @@ func TestABudgetIsMovedToTheClockOfTheWorker(t *testing.T) {
 		}
 		arrived := start.Add(wrong + 10*time.Millisecond)
 		for range 2 { // it is not moved twice
-			got := task.Attempt(Spec{}, "job", 1, arrived)
+			got := task.Attempt(Spec{Template: agent.Attempt{JobID: "job"}}, 1, arrived)
 			if left := got.Retrying.BudgetExpiresAt.Sub(arrived).Round(time.Second); left != 10*time.Minute {
 				t.Errorf("the clock is wrong by %s: %s are left, want 10m", wrong, left)
 			}

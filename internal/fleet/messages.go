@@ -155,10 +155,10 @@ func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
 }
 
 // Attempt returns the attempt of a task that has arrived, in a slot.
-func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agent.Attempt {
+func (t Task) Attempt(spec Spec, slot int, arrived time.Time) agent.Attempt {
 	a := spec.Template
 	a.Assignment, a.Worker = t.Assignment, slot
-	a.CorrelationID = jobID + "/" + t.ItemID
+	a.CorrelationID = a.JobID + "/" + t.ItemID
 	a.ID = a.CorrelationID + "/" + strconv.Itoa(t.Number)
 	if t.Again != nil {
 		Shift(&a.Again, Offset(t.Now, arrived))

@@ -43,7 +43,7 @@ func TestATaskHasAllOfAnAttemptButItsSession(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := task.Attempt(spec, "job", 1, start.Add(time.Hour))
+	got := task.Attempt(spec, 1, start.Add(time.Hour))
 	want := a
 	want.Session, want.Worker, want.Due = nil, 1, start.Add(time.Hour+3*time.Second)
 	if diff := cmp.Diff(want, got); diff != "" {

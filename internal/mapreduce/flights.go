@@ -43,7 +43,7 @@ func (p *pool) start(it offered, keys itemKeys) {
 // fly has a worker run an attempt whose start is recorded.
 func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 	f := &flight{
-		index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now(),
+		index: a.ItemIndex, slot: a.Worker, keys: keys, began: time.Now(),
 		placed: p.fleet == nil || a.Adopted,
 	}
 	p.flights[a.Token] = f

@@ -23,7 +23,7 @@ func (h *host) Emit(a *agent.Attempt, e events.Event) {
 	}
 }
 
-func (h *host) emit(e events.Event) { h.inbox <- emitted{event: e} }
+func (j *owner) emit(e events.Event) { j.inbox <- emitted{event: e} }
 
 func (m emitted) deliver(p *pool) {
 	switch e := m.event.(type) { // at the end of a step of a phase that runs once, where its outputs are

@@ -424,9 +424,13 @@ func (j *owner) attached(ctx context.Context) ([]int, error) {
 // finish records the result of the run, closes everything and returns the Result.
 func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error) {
 	close(j.closing)
-	var d delivered
-	if err == nil {
-		d, v = j.deliver(context.WithoutCancel(ctx), v)
+	if j.space != nil {
+		v.Merge = &MergeResult{
+			Delivered: events.Delivered{Base: j.Base}, Merged: j.Merged, Merging: len(j.Merging),
+		}
+		if err == nil {
+			v = j.deliver(context.WithoutCancel(ctx), v)
+		}
 	}
 	result := v
 	result.Job, result.Metrics, result.Spent = j.place, j.Policy.Metrics(), j.Spent.Total.Clone()
@@ -446,13 +450,7 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 				reuse.RefreshIndex(j.place, j.Opened, j.workflow.Map, j.meta.Since != nil))
 		}
 		if result.Duration = j.Duration(time.Now()); err == nil {
-			j.recordEnd(result, d)
-		}
-	}
-	if j.space != nil {
-		result.Merge = &MergeResult{
-			Delivered: events.Delivered{Base: j.Base, Head: d.head, Branch: d.Branch, Into: d.into}, Hidden: d.Hidden,
-			Merged: j.Merged, Merging: len(j.Merging),
+			j.recordEnd(result)
 		}
 	}
 	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
@@ -474,8 +472,8 @@ func (j *owner) finish(ctx context.Context, v Result, err error) (Result, error)
 	return result, err
 }
 
-func (j *owner) recordEnd(r Result, d delivered) {
-	took := events.Millis(r.Duration)
+func (j *owner) recordEnd(r Result) {
+	took, m := events.Millis(r.Duration), cmp.Or(r.Merge, &MergeResult{})
 	if batch := j.Policy.Remainder(); len(batch) > 0 {
 		j.Record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
@@ -488,7 +486,7 @@ func (j *owner) recordEnd(r Result, d delivered) {
 		j.Record(events.JobCompleted{
 			DurationMS: took, Metrics: r.Metrics, Reason: r.Reason,
 			ReduceStale: r.ReduceStale, ReduceHeld: r.ReduceHeld,
-			Head: d.head, Branch: d.Branch, Into: d.into, Spent: spent,
+			Head: m.Head, Branch: m.Branch, Into: m.Into, Spent: spent,
 		})
 	case jobs.Failed:
 		j.Record(events.JobFailed{

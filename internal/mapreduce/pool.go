@@ -353,8 +353,8 @@ type stepQueues map[int]*lanes[string, *parking]
 
 // flight is an attempt of a pool that has not ended, or whose end the pool has not heard of.
 type flight struct {
-	index, number int // of its item, and of the attempt
-	keys          itemKeys
+	index int // of its item
+	keys  itemKeys
 
 	// slot is 0 while the attempt is parked. Then waits is how it gets one again.
 	slot  int

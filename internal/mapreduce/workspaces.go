@@ -51,11 +51,7 @@ func (gitWorkspaces) Check(ctx context.Context, c gitspace.Config, allowDirty bo
 func (gitWorkspaces) Open(ctx context.Context, c gitspace.Config, start gitspace.Start, head string,
 	live []gitspace.Work,
 ) (Space, error) {
-	s, err := gitspace.Open(ctx, c, start, head, live)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return gitspace.Open(ctx, c, start, head, live)
 }
 
 // StartOf returns what a new job of w would begin with, if it has workspaces. It reads the repository and
@@ -101,27 +97,24 @@ func (j *owner) gitConfig() gitspace.Config {
 		Register: j.register,
 		Run:      j.runInWorkspace,
 		Created: func(worker int, base string, took time.Duration) {
-			j.inbox <- emitted{event: events.WorktreeCreated{
-				Worker: worker, Base: base,
-				DurationMS: events.Millis(took),
-			}}
+			j.emit(events.WorktreeCreated{Worker: worker, Base: base, DurationMS: events.Millis(took)})
 		},
 		Cleaned: func(worker int, reason string) {
-			j.inbox <- emitted{event: events.WorktreeCleaned{Worker: worker, Reason: reason}}
+			j.emit(events.WorktreeCleaned{Worker: worker, Reason: reason})
 		},
 		Verifying: func(commit string, items []gitspace.MergedItem) {
 			e := events.VerifyStarted{Commit: commit}
 			for _, it := range items {
 				e.ItemIDs = append(e.ItemIDs, it.ItemID)
 			}
-			j.inbox <- emitted{event: e}
+			j.emit(e)
 		},
 		Verified: func(commit string, o agent.Outcome, took time.Duration) {
 			e := events.VerifyCompleted{Commit: commit, Passed: o.Failure == nil, DurationMS: events.Millis(took)}
 			if f := o.Failure; f != nil {
 				e.Step, e.Error = f.Step, f.Message
 			}
-			j.inbox <- emitted{event: e}
+			j.emit(e)
 		},
 	}
 }
@@ -266,35 +259,26 @@ func (j *owner) base(index int) string {
 	return j.Head
 }
 
-// delivered is how the result of a job with workspaces reached the user's repository.
-type delivered struct {
-	gitspace.Delivery
-	head string
-	into string
-}
-
 // deliver brings the result of the run into the user's repository, whatever the run came to: nothing is to be
 // only in prodigy's home. It returns what the run has come to then.
-func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
-	if j.space == nil {
-		return delivered{}, v
-	}
-	d := delivered{head: cmp.Or(v.head, j.Head)} // that of a standard workflow is in no record before the last
-	fail := func(what string, err error) (delivered, Result) {
-		failed := Result{State: jobs.Failed, Reason: what + ": " + err.Error()}
+func (j *owner) deliver(ctx context.Context, v Result) Result {
+	m := v.Merge
+	m.Head = cmp.Or(v.head, j.Head) // that of a standard workflow is in no record before the last
+	fail := func(what string, err error) Result {
+		failed := Result{State: jobs.Failed, Reason: what + ": " + err.Error(), Merge: m}
 		var state *gitspace.StateError
 		if !errors.As(err, &state) {
 			failed.Cause = err
 		}
 		if v.State != jobs.Completed { // what the run itself came to says more
 			j.notice(failed.Reason)
-			return d, v
+			return v
 		}
 		failed.Reprocessed, failed.Recovered = v.Reprocessed, v.Recovered
-		return d, failed
+		return failed
 	}
-	var err error
-	if d.Delivery, err = j.space.Deliver(ctx, d.head); err != nil {
+	d, err := j.space.Deliver(ctx, m.Head)
+	if m.Branch, m.Hidden = d.Branch, d.Hidden; err != nil {
 		return fail("deliver the result", err)
 	}
 	for _, text := range d.Notices {
@@ -305,17 +289,17 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 			check.Few(paths, 5))
 	}
 	if v.State != jobs.Completed {
-		return d, v
+		return v
 	}
-	if into := j.workflow.Workspace.Into; into != "" && d.head != j.Base {
-		if err := j.space.Into(ctx, into, d.head); err != nil {
+	if into := j.workflow.Workspace.Into; into != "" && m.Head != j.Base {
+		if err := j.space.Into(ctx, into, m.Head); err != nil {
 			return fail("into "+into, err)
 		}
-		d.into = into
+		m.Into = into
 	}
 	if err := j.space.Clean(ctx); err != nil {
 		j.notice("could not delete the workspaces: " + err.Error())
-		return d, v
+		return v
 	}
 	j.Record(events.WorktreeCleaned{Reason: "the job has completed"})
 	if j.Policy.Metrics().Unsuccessful() == 0 { // else the hub alone has the work of those
@@ -323,7 +307,7 @@ func (j *owner) deliver(ctx context.Context, v Result) (delivered, Result) {
 			j.notice(err.Error())
 		}
 	}
-	return d, v
+	return v
 }
 
 // RemoveWorkspaces deletes what a job with workspaces has outside of its own directories: the workspaces, and

@@ -184,7 +184,7 @@ func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pa
 	if err != nil {
 		return o, nil, nil, err
 	}
-	a := h.task.Attempt(x.spec, w.entry(h.job).ID, h.slot, h.arrived)
+	a := h.task.Attempt(x.spec, h.slot, h.arrived)
 	a.Dir = cmp.Or(dir, w.o.Dir, a.Dir)
 	if a.Lost { // it may be what kills workers: that it has begun must be known before it does it again
 		w.report(h, fleet.Report{Kind: fleet.Placed})
