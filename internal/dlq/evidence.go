@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -137,8 +138,5 @@ func (v *evidence) close() error {
 		err = v.file.Close()
 		v.file = nil
 	}
-	if gone := os.Remove(v.path); !errors.Is(gone, os.ErrNotExist) {
-		err = errors.Join(err, gone)
-	}
-	return err
+	return errors.Join(err, check.Unless(os.Remove(v.path), os.ErrNotExist))
 }

@@ -73,29 +73,12 @@ type follower struct {
 
 // run yields lines until the job ends, ctx does, or the log cannot be read.
 func (f *follower) run(ctx context.Context, yield func([]byte, error) bool) error {
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for {
-		// Asked before the log is read, so that all that was written is read when nobody runs the job.
-		switch {
-		case f.running == nil:
-		case f.running():
-			f.idle = 0
-		default:
-			f.idle++
-		}
-		if err := f.catchUp(ctx, yield); err != nil {
+	for f.idle = range jobs.Looks(ctx, pollEvery, f.running) {
+		if err := f.catchUp(ctx, yield); err != nil || f.over() {
 			return err
 		}
-		if f.over() {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
 	}
+	return nil
 }
 
 // over reports whether nothing more will come. A job that has just begun is not locked yet, so its last

@@ -92,7 +92,7 @@ type Server struct {
 // goroutines at once. The caller holds the lock of the job, so that a socket that is there is that of a dead
 // run: it is replaced.
 func Serve(path string, do func(Request) Answer) (*Server, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := check.Unless(os.Remove(path), os.ErrNotExist); err != nil {
 		return nil, err
 	}
 	l, err := listen(path)
@@ -170,10 +170,7 @@ func readLine(r io.Reader, v any) error {
 // Close stops to listen, lets answers that are on their way out, and removes the socket. Call it before the
 // lock of the job is released.
 func (s *Server) Close() error {
-	err := s.listener.Close()
-	if removed := os.Remove(s.path); removed != nil && !errors.Is(removed, os.ErrNotExist) {
-		err = errors.Join(err, removed)
-	}
+	err := errors.Join(s.listener.Close(), check.Unless(os.Remove(s.path), os.ErrNotExist))
 	sent := make(chan struct{})
 	go func() {
 		s.answers.Wait()

@@ -107,16 +107,13 @@ func (j Job) makeDirs() error {
 // subdirs returns the names of the directories in dir, sorted; none when dir is not there.
 func subdirs(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
 	var names []string
 	for _, e := range entries {
 		if e.IsDir() {
 			names = append(names, e.Name())
 		}
 	}
-	return names, nil
+	return names, check.Unless(err, os.ErrNotExist)
 }
 
 // stateDirs returns the directories of states of all repos, each as that of a job, whatever its name is.

@@ -102,18 +102,10 @@ func follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 	return func(yield func(Entry, error) bool) {
 		r := newReader(dir, q)
 		t := tails{dir: dir, query: q}
-		for idle := 0; ; {
-			if idle++; running != nil && running() { // asked before what is there is read
-				idle = 0
-			}
+		for idle := range jobs.Looks(ctx, pollEvery, running) {
 			// A job that has just begun is not locked yet.
 			if !t.read(r, yield) || idle > 1 || running == nil {
 				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(pollEvery):
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func (f *Files) begin(a *agent.Attempt) ([]fileBefore, error) {
 		return before, err
 	}
 	for _, b := range before {
-		if err := os.Remove(b.written); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := check.Unless(os.Remove(b.written), fs.ErrNotExist); err != nil {
 			return before, fmt.Errorf("produces: %w", err)
 		}
 	}
