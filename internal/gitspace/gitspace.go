@@ -57,14 +57,9 @@ type Config struct {
 	// those that are no slot's. A failed step is an Outcome with a Failure.
 	Run func(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error)
 
-	// Created is called when a workspace was made, Cleaned when one was deleted. Both may be nil.
-	Created func(worker int, base string, took time.Duration)
-	Cleaned func(worker int, reason string)
-
-	// Verifying is called when Policy.Verify begins on a commit that has these merged, and Verified when that has
-	// ended, but not after a stop. Both may be nil.
-	Verifying func(commit string, items []MergedItem)
-	Verified  func(commit string, o agent.Outcome, took time.Duration)
+	// Emit is called when a workspace was made or deleted, whose slot that is, and when Policy.Verify begins on a commit
+	// and has ended, but not after a stop. It may be nil.
+	Emit func(slot int, e events.Event)
 }
 
 // Start is what a job with workspaces begins with.
@@ -285,6 +280,9 @@ func newSpace(ctx context.Context, c Config) (s *Space, err error) {
 		if *dir, err = madeDir(*dir); err != nil {
 			return nil, err
 		}
+	}
+	if c.Emit == nil {
+		c.Emit = func(int, events.Event) {}
 	}
 	s = &Space{Config: c}
 	if s.git, err = newGit(ctx, c); err != nil {

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
@@ -166,7 +166,11 @@ func TestAWorkspaceThatAProcessIsLeftInIsThrownAway(t *testing.T) {
 	}
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
 	var cleaned []string
-	j.Cleaned = func(worker int, reason string) { cleaned = append(cleaned, reason) }
+	j.Emit = func(_ int, e events.Event) {
+		if e, is := e.(events.WorktreeCleaned); is {
+			cleaned = append(cleaned, e.Reason)
+		}
+	}
 	pid := filepath.Join(t.TempDir(), "pid")
 	j.does("setsid sleep 60 >/dev/null 2>&1 & echo $! > " + pid)
 	j.does("test ! -e x")
@@ -180,7 +184,11 @@ func TestAWorkspaceIsMadeAnewWhenItWasLeftHalfClean(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
 	made := 0
-	j.Created = func(int, string, time.Duration) { made++ }
+	j.Emit = func(_ int, e events.Event) {
+		if _, is := e.(events.WorktreeCreated); is {
+			made++
+		}
+	}
 	w := j.workspace("1", 1)
 	j.does("true")
 	for _, spoil := range []func() error{

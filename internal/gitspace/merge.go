@@ -28,7 +28,7 @@ const itemTrailer = "Prodigy-Item"
 // stop's; then nothing was merged and no item is to blame. Nothing is published: the caller records the result
 // first.
 func (s *Space) Merge(ctx context.Context, head string, work []Work) (Merged, error) {
-	b := Batch{Chain: s.chain, Verifying: s.Verifying, Verified: s.Verified}
+	b := Batch{Chain: s.chain, Emit: s.Emit}
 	if s.Policy.Verify != nil {
 		// The steps see what the batch has changed: their base is the head before it.
 		b.Verify = func(ctx context.Context, commit string, _ []MergedItem) (agent.Outcome, error) {

@@ -153,14 +153,21 @@ func TestVerifyFindsExactlyTheCulprits(t *testing.T) {
 	base := j.head
 	var runs, told, passed int
 	j.verifying(&runs)
-	j.Space.Verifying = func(commit string, items []MergedItem) {
-		if told++; len(items) == 0 || items[len(items)-1].Merge != commit {
-			t.Errorf("verify of %s with %d items", commit, len(items))
-		}
-	}
-	j.Space.Verified = func(_ string, o agent.Outcome, _ time.Duration) {
-		if told--; o.Failure == nil {
-			passed++
+	var begun events.VerifyStarted
+	j.Emit = func(_ int, e events.Event) {
+		switch e := e.(type) {
+		case events.VerifyStarted:
+			if told++; len(e.ItemIDs) == 0 || e.Commit == begun.Commit {
+				t.Errorf("verify of %s with %d items", e.Commit, len(e.ItemIDs))
+			}
+			begun = e
+		case events.VerifyCompleted:
+			if told--; e.Commit != begun.Commit {
+				t.Errorf("verify of %s has ended, and %s had begun", e.Commit, begun.Commit)
+			}
+			if e.Passed {
+				passed++
+			}
 		}
 	}
 	sound, bad := make([]Work, 8), make([]Work, 8)

@@ -16,6 +16,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
+	"prodigy/internal/events"
 )
 
 // workspace is a directory with a checkout and a repository of its own. It is used by one attempt after another.
@@ -69,9 +70,7 @@ func (s *Space) prepare(ctx context.Context, w workspace, base, branch string) e
 		if err := s.discard(w); err != nil {
 			return err
 		}
-		if s.Cleaned != nil {
-			s.Cleaned(w.worker, err.Error())
-		}
+		s.Emit(w.worker, events.WorktreeCleaned{Worker: w.worker, Reason: err.Error()})
 	}
 	return s.create(ctx, w, base, branch)
 }
@@ -97,9 +96,8 @@ func (s *Space) create(ctx context.Context, w workspace, base, branch string) er
 	if err != nil {
 		return fmt.Errorf("create a workspace: %w", err)
 	}
-	if s.Created != nil {
-		s.Created(w.worker, base, time.Since(began))
-	}
+	took := events.Millis(time.Since(began))
+	s.Emit(w.worker, events.WorktreeCreated{Worker: w.worker, Base: base, DurationMS: took})
 	return nil
 }
 

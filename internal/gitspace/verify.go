@@ -8,6 +8,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
+	"prodigy/internal/events"
 	"prodigy/internal/retry"
 )
 
@@ -19,8 +20,7 @@ type Batch struct {
 	// Verify runs the steps that verify on a commit that has these merged; nil if there are none.
 	Verify func(ctx context.Context, commit string, items []MergedItem) (agent.Outcome, error)
 
-	Verifying func(commit string, items []MergedItem)                  // as in Config
-	Verified  func(commit string, o agent.Outcome, took time.Duration) // as in Config
+	Emit func(slot int, e events.Event) // as in Config; called if there is something to verify
 
 	verified map[string]verdict // by commit
 }
@@ -83,9 +83,8 @@ func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (
 		return v, nil
 	}
 	began := time.Now()
-	if b.Verifying != nil {
-		b.Verifying(commit, items)
-	}
+	ids := check.Each(items, func(it MergedItem) string { return it.ItemID })
+	b.Emit(0, events.VerifyStarted{Commit: commit, ItemIDs: ids})
 	o, err := b.Verify(ctx, commit, items)
 	if err != nil {
 		return verdict{}, err
@@ -95,8 +94,10 @@ func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (
 		b.verified = map[string]verdict{}
 	}
 	b.verified[commit] = v
-	if b.Verified != nil {
-		b.Verified(commit, o, v.duration)
+	e := events.VerifyCompleted{Commit: commit, Passed: o.Failure == nil, DurationMS: events.Millis(v.duration)}
+	if f := o.Failure; f != nil {
+		e.Step, e.Error = f.Step, f.Message
 	}
+	b.Emit(0, e)
 	return v, nil
 }

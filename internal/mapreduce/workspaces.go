@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
@@ -96,26 +95,7 @@ func (j *owner) gitConfig() gitspace.Config {
 		Environ: j.config.Environ, Policy: j.workflow.Workspace, Ignore: j.config.Agents.Ignored(), Slots: j.parallel,
 		Register: j.register,
 		Run:      j.runInWorkspace,
-		Created: func(worker int, base string, took time.Duration) {
-			j.emit(events.WorktreeCreated{Worker: worker, Base: base, DurationMS: events.Millis(took)})
-		},
-		Cleaned: func(worker int, reason string) {
-			j.emit(events.WorktreeCleaned{Worker: worker, Reason: reason})
-		},
-		Verifying: func(commit string, items []gitspace.MergedItem) {
-			e := events.VerifyStarted{Commit: commit}
-			for _, it := range items {
-				e.ItemIDs = append(e.ItemIDs, it.ItemID)
-			}
-			j.emit(e)
-		},
-		Verified: func(commit string, o agent.Outcome, took time.Duration) {
-			e := events.VerifyCompleted{Commit: commit, Passed: o.Failure == nil, DurationMS: events.Millis(took)}
-			if f := o.Failure; f != nil {
-				e.Step, e.Error = f.Step, f.Message
-			}
-			j.emit(e)
-		},
+		Emit:     func(_ int, e events.Event) { j.emit(e) },
 	}
 }
 

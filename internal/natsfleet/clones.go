@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
@@ -125,14 +124,8 @@ func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) 
 	s.Space, err = gitspace.OpenClone(ctx, gitspace.Config{
 		JobID: entry.ID, GitDir: filepath.Join(dir, "git"), WorkDir: filepath.Join(dir, "work"), Environ: w.o.Environ,
 		Slots: w.o.Slots, Register: w.register,
-		Run: w.setUp,
-		Created: func(slot int, base string, took time.Duration) {
-			w.tell(j, slot,
-				events.WorktreeCreated{Worker: slot, Base: base, DurationMS: events.Millis(took), Node: w.o.Name})
-		},
-		Cleaned: func(slot int, reason string) {
-			w.tell(j, slot, events.WorktreeCleaned{Worker: slot, Reason: reason, Node: w.o.Name})
-		},
+		Run:  w.setUp,
+		Emit: func(slot int, e events.Event) { w.tell(j, slot, e) },
 	}, seed, filepath.Join(stores, seed.Store))
 	if err != nil {
 		return nil, err

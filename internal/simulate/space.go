@@ -109,7 +109,7 @@ func (s *space) Execute(ctx context.Context, inner gitspace.Executor, a agent.At
 // Merge merges work as gitspace does. Work conflicts when the Model says so and something was merged since
 // its attempt began.
 func (s *space) Merge(ctx context.Context, head string, work []gitspace.Work) (gitspace.Merged, error) {
-	b := gitspace.Batch{Chain: s.chain}
+	b := gitspace.Batch{Chain: s.chain, Emit: s.Emit}
 	if s.Policy.Verify != nil {
 		b.Verify = func(ctx context.Context, _ string, items []gitspace.MergedItem) (agent.Outcome, error) {
 			s.mu.Lock()
@@ -120,7 +120,6 @@ func (s *space) Merge(ctx context.Context, head string, work []gitspace.Work) (g
 			s.mu.Unlock()
 			return s.Run(ctx, "verify", s.Dir, head, 0)
 		}
-		b.Verifying, b.Verified = s.Verifying, s.Verified
 	}
 	return b.Merge(ctx, head, work)
 }
