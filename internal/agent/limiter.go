@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/process"
 )
 
@@ -48,7 +49,7 @@ func (l *limiter) do(ctx context.Context, f func() error) error {
 		} else {
 			l.lower(lowered, err)
 		}
-		if err := process.Sleep(ctx, wait); err != nil {
+		if err := check.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}

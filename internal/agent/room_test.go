@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/process"
 	"prodigy/internal/workflow"
 )
@@ -29,7 +30,7 @@ func crowded(most int, shortage error) Runner {
 		}
 		running++
 		mu.Unlock()
-		err := process.Sleep(ctx, time.Second)
+		err := check.Sleep(ctx, time.Second)
 		mu.Lock()
 		running--
 		mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/check"
 	"prodigy/internal/jobs"
 )
 
@@ -154,7 +155,7 @@ func (l *Log) Append(now time.Time, e Event) Record {
 		return r
 	}
 	l.records = append(l.records, r)
-	l.signal()
+	check.Wake(l.wake)
 	return r
 }
 
@@ -164,7 +165,7 @@ func (l *Log) Wait(seq int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wanted = max(l.wanted, seq)
-	l.signal()
+	check.Wake(l.wake)
 	for l.safe < seq && !l.ended {
 		l.changed.Wait()
 	}
@@ -211,21 +212,13 @@ func (l *Log) Err() error {
 func (l *Log) Close() error {
 	l.mu.Lock()
 	l.closing = true
-	l.signal()
+	check.Wake(l.wake)
 	l.mu.Unlock()
 	packed := l.group.Wait() // the writer leaves its error in the log
 	if err := l.Err(); err != nil {
 		return err
 	}
 	return packed
-}
-
-// signal makes the writer look; l.mu is held, or nobody else is there yet.
-func (l *Log) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
 }
 
 // wrap says of an error what it was that failed.
@@ -242,5 +235,5 @@ func (l *Log) fail(err error) {
 	}
 	l.err = err
 	close(l.failed)
-	l.signal()
+	check.Wake(l.wake)
 }

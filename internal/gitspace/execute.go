@@ -9,6 +9,7 @@ import (
 	"prodigy/internal/workflow"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -92,10 +93,7 @@ func Lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	release := context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
 		if !errors.Is(cause, process.ErrKill) {
-			select {
-			case <-longer.Done():
-			case <-time.After(patience):
-			}
+			_ = check.Sleep(longer, patience)
 		}
 		cancel(cause)
 	})

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"prodigy/internal/check"
 )
 
 // lookEvery is how often Exclusive looks whether another job still runs.
@@ -22,8 +24,6 @@ func (h Home) Exclusive(
 		return nil, err
 	}
 	lock := flock.New(filepath.Join(locks, Digest([]byte(dir+"\x00"+path))))
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 	before := ""
 	for {
 		other, running, err := h.runningOf(path, dir)
@@ -43,10 +43,8 @@ func (h Home) Exclusive(
 			told(other)
 		}
 		for waiting := true; waiting; waiting = running && other.Running() {
-			select {
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			case <-tick.C:
+			if err := check.Sleep(ctx, lookEvery); err != nil {
+				return nil, err
 			}
 		}
 	}

@@ -175,9 +175,6 @@ func (p *SharedPool) try() (*SharedSlot, error) {
 // Release gives the slot back.
 func (s *SharedSlot) Release() error {
 	err := s.file.Unlock()
-	select {
-	case s.pool.freed <- struct{}{}:
-	default:
-	}
+	check.Wake(s.pool.freed)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 )
 
@@ -91,7 +92,7 @@ func (p *pool) submit(a agent.Attempt) {
 	p.agents.Go(func() error {
 		p.execute(p.runners.ctx, a)
 		if p.submitter.n.Add(-1) == mostUnsent/2 {
-			signal(p.submitter.room)
+			check.Wake(p.submitter.room)
 		}
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 )
@@ -151,14 +152,7 @@ func (p *pool) watchMachine(ctx context.Context) error {
 		j.Record(p.gates.guards.Found(first))
 	}
 	j.agents.Go(func() error {
-		tick := time.NewTicker(guardPause)
-		defer tick.Stop()
-		for last := first; ; {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return nil
-			}
+		for last := first; check.Sleep(ctx, guardPause) == nil; {
 			short, err := look(last != "")
 			if err != nil || (short == "") == (last == "") {
 				continue // what cannot be measured now closes nothing and opens nothing
@@ -170,6 +164,7 @@ func (p *pool) watchMachine(ctx context.Context) error {
 				return nil
 			}
 		}
+		return nil
 	})
 	return nil
 }

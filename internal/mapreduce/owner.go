@@ -291,7 +291,7 @@ func (f *fleetSlots) set(workers, slots int) {
 	f.mu.Lock()
 	f.workers, f.slots = workers, slots
 	f.mu.Unlock()
-	signal(f.changed)
+	check.Wake(f.changed)
 }
 
 func (f *fleetSlots) now() (workers, slots int) {

@@ -7,6 +7,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 )
@@ -127,6 +128,6 @@ func (s *starts) close(t agent.AgentTicket) (start, bool) {
 	st, ok := s.open[t.ID]
 	delete(s.open, t.ID)
 	s.ledger.Release(t.ID)
-	signal(s.ended)
+	check.Wake(s.ended)
 	return st, ok
 }

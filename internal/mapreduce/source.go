@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"prodigy/internal/check"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
@@ -189,7 +190,7 @@ func (s *selection) record(ctx context.Context) error {
 			return errInputChanged
 		}
 		chosen++
-		signal(s.grown)
+		check.Wake(s.grown)
 		if !whole && !s.lead.wait(ctx, int64(it.Index), s.Store.Size()) {
 			return context.Cause(ctx)
 		}
@@ -222,14 +223,6 @@ func (c Config) ItemsEnv() items.Env {
 	}
 }
 
-// signal wakes the other side, which looks for itself what there is.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // there is one already
-	}
-}
-
 // ahead limits how far a selection is ahead of the pool.
 type ahead struct {
 	items, bytes int64         // how far is too far
@@ -241,7 +234,7 @@ type ahead struct {
 func (a *ahead) move(c *items.Cursor) {
 	a.turn.Store(int64(c.Index()))
 	a.taken.Store(c.Offset())
-	signal(a.moved)
+	check.Wake(a.moved)
 }
 
 // wait blocks while the selection, which is at an index and a size, is too far ahead. It reports false if ctx

@@ -34,7 +34,6 @@ import (
 
 	"prodigy/internal/check"
 	"prodigy/internal/fleet"
-	"prodigy/internal/process"
 )
 
 const (
@@ -408,7 +407,7 @@ func (h *brokerConn) subscribeAll(takes map[string]nats.MsgHandler) error {
 }
 
 // pause waits for some time, and reports false if ctx ends meanwhile.
-func pause(ctx context.Context, d time.Duration) bool { return process.Sleep(ctx, d) == nil }
+func pause(ctx context.Context, d time.Duration) bool { return check.Sleep(ctx, d) == nil }
 
 // persist calls do until it succeeds, ctx ends, or again reports false of its error, with growing pauses between the
 // calls.

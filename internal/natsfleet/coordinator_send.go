@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 )
 
@@ -20,10 +21,7 @@ const ackDelay = 20 * time.Millisecond
 
 // now wakes the sender immediately.
 func (s *sender) now() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	check.Wake(s.wake)
 }
 
 // delayed makes one call of several that are wanted within a moment.

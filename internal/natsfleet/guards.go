@@ -11,21 +11,6 @@ import (
 // measureEvery is how long there is between two looks at what the machine of a worker has left and lacks.
 const measureEvery = time.Second
 
-// measureLoop follows what this machine has left, and what jobs that were refused lacked, until the worker ends.
-func (w *worker) measureLoop() {
-	tick := time.NewTicker(measureEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			w.forgetSilent(time.Now())
-			w.measure()
-		case <-w.life.Done():
-			return
-		}
-	}
-}
-
 // measure finds out what may begin here: nothing at all while the guards of the worker are closed, and nothing of a job
 // while its guards are, or while this worker lacks what it needs. What runs goes on. A directory that does not answer
 // keeps nobody else waiting.

@@ -89,10 +89,7 @@ func (w *worker) turn(f func(s *workerState)) {
 	f(&w.state)
 	if w.state.woken {
 		w.state.woken = false
-		select {
-		case w.changed <- struct{}{}:
-		default:
-		}
+		check.Wake(w.changed)
 	}
 }
 
@@ -141,7 +138,12 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	w.turn(func(s *workerState) { s.began = true })
 	w.say("worker %s accepts attempts in %s from %s", o.Name, check.Counted(o.Slots, "slot"), fleet.ShownURL(o.URL))
 	w.measure()
-	go w.measureLoop()
+	go func() {
+		for pause(w.life, measureEvery) {
+			w.forgetSilent(time.Now())
+			w.measure()
+		}
+	}()
 	_ = w.nc.Publish(helloSubject, nil)
 	return w.loop(ctx)
 }

@@ -107,10 +107,8 @@ func (h *hunt) wait(ctx context.Context, signal func(group)) error {
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if check.Sleep(ctx, step) != nil {
 			return nil
-		case <-time.After(step):
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
+	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -194,7 +195,7 @@ func commands(w *workspaces) agent.Simulator {
 		for _, i := range t.Element {
 			order += i
 		}
-		err := process.Sleep(ctx, wait+time.Duration(order))
+		err := check.Sleep(ctx, wait+time.Duration(order))
 		now := time.Now()
 		if took := now.Sub(began); !o.Hangs && took < o.Takes {
 			share *= float64(took) / float64(o.Takes)

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
-	"prodigy/internal/process"
 )
 
 // Bounds of the tries to send a message.
@@ -141,7 +141,7 @@ func deliver(ctx context.Context, s Sender, id string, body []byte) error {
 		if refused != nil {
 			wait = max(wait, min(refused.after, maxDelay))
 		}
-		if process.Sleep(ctx, wait) != nil {
+		if check.Sleep(ctx, wait) != nil {
 			return err
 		}
 		delay = min(2*delay, maxDelay)
@@ -217,10 +217,7 @@ func (n *notifier) observe(records []events.Record) {
 	for _, r := range n.receivers {
 		for _, record := range records {
 			if r.pending.add(record, r.On) {
-				select {
-				case r.wake <- struct{}{}:
-				default:
-				}
+				check.Wake(r.wake)
 			}
 		}
 	}

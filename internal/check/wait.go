@@ -1,0 +1,29 @@
+package check
+
+import (
+	"context"
+	"time"
+)
+
+// Sleep waits for d. It returns the cause of the end of ctx if that comes first.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Wake wakes who waits at a channel with room for one value, and looks for itself what there is. It does not wait.
+func Wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // there is one already
+	}
+}
