@@ -41,7 +41,7 @@ type Job struct {
 	Epoch    int64         `json:"epoch,omitempty"`   // grows with each owner
 	Serial   int           `json:"serial,omitempty"`  // grows with what the owner says of it
 	By       string        `json:"by,omitempty"`      // public key of who has signed it, or empty
-	Sig      []byte        `json:"sig,omitempty"`
+	Sig      string        `json:"sig,omitempty"`     // in base64
 	// name of the list of the files that commands run beside, unless Dir is shared
 	Files string `json:"files,omitempty"`
 	// Guards say what the machine of a worker must have left for it to take an attempt.

@@ -101,9 +101,7 @@ func (c *coordinator) begin(ctx context.Context) error {
 	for {
 		n := 0
 		if err := c.provided(ctx, func(ctx context.Context) (err error) {
-			n, err = c.readLeft(ctx, func(k jetstream.Consumer) (jetstream.MessageBatch, error) {
-				return k.FetchNoWait(leftAtOnce)
-			})
+			n, err = c.readLeft(ctx, false)
 			return err
 		}); err != nil {
 			return err
@@ -212,15 +210,19 @@ func (c *coordinator) consumer(ctx context.Context) (jetstream.Consumer, error) 
 // leftAtOnce is how many reports are fetched at a time.
 const leftAtOnce = 256
 
-// readLeft takes reports that workers have left with the broker, and returns how many there were.
-func (c *coordinator) readLeft(
-	ctx context.Context, fetch func(jetstream.Consumer) (jetstream.MessageBatch, error),
-) (n int, err error) {
+// readLeft takes reports that workers have left with the broker, and returns how many there were. It may wait for some
+// until ctx ends.
+func (c *coordinator) readLeft(ctx context.Context, wait bool) (n int, err error) {
 	consumer, err := c.consumer(ctx)
 	if err != nil {
 		return 0, err
 	}
-	batch, err := fetch(consumer)
+	var batch jetstream.MessageBatch
+	if wait {
+		batch, err = consumer.Fetch(leftAtOnce, jetstream.FetchContext(ctx))
+	} else {
+		batch, err = consumer.FetchNoWait(leftAtOnce)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -236,9 +238,7 @@ func (c *coordinator) readLeft(
 func (c *coordinator) keepReading() {
 	for c.life.Err() == nil {
 		ctx, cancel := context.WithTimeout(c.life, requestTime)
-		_, err := c.readLeft(ctx, func(k jetstream.Consumer) (jetstream.MessageBatch, error) {
-			return k.Fetch(leftAtOnce, jetstream.FetchContext(ctx))
-		})
+		_, err := c.readLeft(ctx, true)
 		if err != nil && ctx.Err() == nil {
 			c.reconcile(c.life)
 			pause(c.life, 250*time.Millisecond)

@@ -21,6 +21,7 @@ import (
 	"prodigy/internal/check"
 	"prodigy/internal/fleet"
 	"prodigy/internal/gitspace"
+	"prodigy/internal/jobs"
 	"prodigy/internal/retry"
 	"prodigy/internal/reuse"
 )
@@ -237,13 +238,7 @@ func (w *worker) cached(ctx context.Context, j *workerJob, f fleet.File) (string
 		}
 		cancel()
 	}
-	if err = errors.Join(err, part.Close()); err == nil {
-		err = os.Rename(part.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(part.Name())
-	}
-	return name, err
+	return name, jobs.Finish(part, name, err)
 }
 
 // pruneOldest removes the files and directories in dir that were not used for longest, but for those in use, until they

@@ -14,7 +14,7 @@ import (
 // signature says who has signed something.
 type signature struct {
 	by  string // public key
-	sig []byte
+	sig string // in base64
 }
 
 // What is signed. Each is about something else, so that a signature of one is none of another.
@@ -57,7 +57,8 @@ func (s *signer) sign(kind, about string, body []byte) signature {
 	if s == nil {
 		return signature{}
 	}
-	return signature{s.public, check.Must(s.pair.Sign(signedText(kind, about, body)))} // it was made from a seed
+	sig := check.Must(s.pair.Sign(signedText(kind, about, body))) // it was made from a seed
+	return signature{s.public, base64.StdEncoding.EncodeToString(sig)}
 }
 
 const (
@@ -70,7 +71,7 @@ func (s *signer) message(subject, kind, about string, body []byte) *nats.Msg {
 	m := &nats.Msg{Subject: subject, Data: body}
 	if s != nil {
 		g := s.sign(kind, about, body)
-		m.Header = nats.Header{keyHeader: {g.by}, sigHeader: {base64.StdEncoding.EncodeToString(g.sig)}}
+		m.Header = nats.Header{keyHeader: {g.by}, sigHeader: {g.sig}}
 	}
 	return m
 }
@@ -106,12 +107,13 @@ func (t trust) check(g signature, kind, about string, body []byte) error {
 		return nil
 	}
 	pair := t[g.by]
+	sig, err := base64.StdEncoding.DecodeString(g.sig)
 	switch {
 	case g.by == "":
 		return errUnsigned
 	case pair == nil:
 		return errStranger
-	case pair.Verify(signedText(kind, about, body), g.sig) != nil:
+	case err != nil, pair.Verify(signedText(kind, about, body), sig) != nil:
 		return errForged
 	}
 	return nil
@@ -119,19 +121,12 @@ func (t trust) check(g signature, kind, about string, body []byte) error {
 
 // checkMessage is check for a message.
 func (t trust) checkMessage(m *nats.Msg, kind, about string) error {
-	if len(t) == 0 {
-		return nil
-	}
-	sig, err := base64.StdEncoding.DecodeString(m.Header.Get(sigHeader))
-	if err != nil {
-		return errForged
-	}
-	return t.check(signature{m.Header.Get(keyHeader), sig}, kind, about, m.Data)
+	return t.check(signature{m.Header.Get(keyHeader), m.Header.Get(sigHeader)}, kind, about, m.Data)
 }
 
 // bareJob returns what is signed of the entry of a job.
 func bareJob(j fleet.Job) []byte {
-	j.By, j.Sig = "", nil
+	j.By, j.Sig = "", ""
 	return encoded(j)
 }
 
@@ -145,7 +140,7 @@ func (s *signer) signJob(key string, j fleet.Job) fleet.Job {
 // name returns the signature by which a worker with a key is believed to have a name. With an empty name it may have
 // any.
 func (s *signer) name(key, name string) string {
-	return base64.StdEncoding.EncodeToString(s.sign(signedName, key, []byte(name)).sig)
+	return s.sign(signedName, key, []byte(name)).sig
 }
 
 // isNamed reports whether a worker has the name that it says, as far as there are signatures of names: by is the key
@@ -155,11 +150,7 @@ func isNamed(by, instance, name, sig string) bool {
 	if by == "" || !nkeys.IsValidPublicUserKey(id) {
 		return true
 	}
-	data, err := base64.StdEncoding.DecodeString(sig)
-	if err != nil {
-		return false
-	}
 	t, err := newTrust([]string{by})
-	g := signature{by, data}
+	g := signature{by, sig}
 	return err == nil && (t.check(g, signedName, id, []byte(name)) == nil || t.check(g, signedName, id, nil) == nil)
 }

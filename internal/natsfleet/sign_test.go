@@ -46,7 +46,7 @@ func TestOnlyWhatATrustedKeyHasSignedIsBelieved(t *testing.T) {
 		"about something else":   {me.sign(signedDown, "a", body), signedDown, "b", "body", errForged},
 		"of another kind":        {me.sign(signedDown, "a", body), signedAnswer, "a", "body", errForged},
 		"by another's name":      {signature{mine.public, signerOf(other.seed).sign(signedDown, "a", body).sig}, signedDown, "a", "body", errForged},
-		"with nothing signed":    {signature{mine.public, nil}, signedDown, "a", "body", errForged},
+		"with nothing signed":    {signature{mine.public, ""}, signedDown, "a", "body", errForged},
 		"with words moved along": {me.sign(signedDown, "ab", body), signedDown, "a", "bbody", errForged},
 	} {
 		if err := believes.check(c.g, c.kind, c.about, []byte(c.body)); err != c.want {
