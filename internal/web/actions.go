@@ -18,29 +18,23 @@ import (
 // act returns a handler that starts the command of an action. The form must send its token, so that no other site can
 // submit it; guard has checked the host, the origin and the cookie.
 func (s *Server) act(kind ActionKind) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.refusal(r); err != nil {
-			s.refuse(w, r, http.StatusForbidden, err.Error())
-			return
+			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
 		if err := r.ParseForm(); err != nil {
-			s.refuse(w, r, http.StatusBadRequest, "Invalid form data.")
-			return
+			return notDone{http.StatusBadRequest, "Invalid form data."}
 		}
 		if !same(r.PostForm.Get("token"), s.form) {
-			s.refuse(w, r, http.StatusForbidden,
-				"This page is out of date. Go back, reload it, and try again.")
-			return
+			return notDone{http.StatusForbidden, "This page is out of date. Go back, reload it, and try again."}
 		}
 		place, err := s.Data.Find(r.PathValue("job"))
 		switch {
 		case err != nil:
-			s.fail(w, r, err)
-			return
+			return err
 		case !place.Own():
-			s.refuse(w, r, http.StatusForbidden, errNotMine.Error())
-			return
+			return errNotMine
 		}
 		a := Action{Kind: kind, All: r.PostForm.Has("all")}
 		next := "/jobs/" + url.PathEscape(place.ID)
@@ -51,30 +45,26 @@ func (s *Server) act(kind ActionKind) http.HandlerFunc {
 			if a.All {
 				most, _ := strconv.Atoi(r.PostForm.Get("all"))
 				if err := s.takeAll(place, itemQueryOf(r.PostForm), most, &a); err != nil {
-					s.refuse(w, r, http.StatusConflict, err.Error())
-					return
+					return notDone{http.StatusConflict, err.Error()}
 				}
 			}
 			if len(a.Items) == 0 && (kind == Skip || r.PostForm.Has("some")) {
-				s.refuse(w, r, http.StatusBadRequest, "No item selected.")
-				return
+				return notDone{http.StatusBadRequest, "No item selected."}
 			}
 			if kind != Retry && len(a.Items) == 1 {
 				next = itemURL(place.ID, "items", a.Items[0]) // where its state is
 			}
 		case Scale:
 			if a.Slots, err = strconv.Atoi(strings.TrimSpace(r.PostForm.Get("slots"))); err != nil || a.Slots < 1 {
-				s.refuse(w, r, http.StatusBadRequest,
-					"Slots must be at least 1. To run nothing, use Pause.")
-				return
+				return notDone{http.StatusBadRequest, "Slots must be at least 1. To run nothing, use Pause."}
 			}
 		}
 		if err := s.Data.Start(place, a); err != nil {
-			s.refuse(w, r, http.StatusConflict, err.Error())
-			return
+			return notDone{http.StatusConflict, err.Error()}
 		}
 		http.Redirect(w, r, next, http.StatusSeeOther)
-	}
+		return nil
+	})
 }
 
 // takeAll gives an action the items that it can be started for of all that a query selects. It refuses to if they have
@@ -126,13 +116,4 @@ func canAct(s view.Status, running bool) bool {
 		return slices.Contains([]view.Status{view.Unseen, view.Pending, view.Waiting, view.InFlight}, s)
 	}
 	return s == view.DeadLetter || s == view.Rejected
-}
-
-// refuse writes a page that says why an action was not done, with the way back to its job.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
-	p := page{Title: "Not done", Name: "error", Data: why}
-	if job := r.PathValue("job"); job != "" {
-		p.Back = "/jobs/" + url.PathEscape(job)
-	}
-	s.write(w, r, code, p)
 }

@@ -43,13 +43,14 @@ type stateChoice struct {
 }
 
 // find leads to the item with the id that is asked for, or else to those whose id or label contains it.
-func (s *Server) find(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+func (s *Server) find(w http.ResponseWriter, r *http.Request, place jobs.Job) error {
 	name := strings.TrimSpace(r.URL.Query().Get("item"))
 	to := itemQuery{Name: name}.url(place.ID)
 	if _, _, err := s.Data.Explain(place, name); name != "" && err == nil {
 		to = itemURL(place.ID, "items", name)
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
+	return nil
 }
 
 // itemOrItems makes the page of the item that the query names, or else the list of items.

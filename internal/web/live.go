@@ -86,11 +86,12 @@ func (s *stream) write(b []byte) error {
 }
 
 // liveJob streams the page of a job from its log until the job ends.
-func (s *Server) liveJob(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+func (s *Server) liveJob(w http.ResponseWriter, r *http.Request, place jobs.Job) error {
 	out := s.newStream(w)
 	if err := s.follow(r, place, out); err == nil {
 		_ = out.end()
 	}
+	return nil
 }
 
 // follow owns the view of a job for one browser, and sends it when it changes, but not before it has all that the log
@@ -145,8 +146,9 @@ const calm = 10
 
 // live returns a handler that streams a page about a job until that is not run any more.
 func (s *Server) live(make func(*http.Request, jobs.Job) (page, error)) http.HandlerFunc {
-	return s.of(func(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+	return s.of(func(w http.ResponseWriter, r *http.Request, place jobs.Job) error {
 		s.again(w, r, jobEvery, place.Running, func() (page, error) { return make(r, place) })
+		return nil
 	})
 }
 
@@ -166,10 +168,8 @@ func (s *Server) again(w http.ResponseWriter, r *http.Request, every time.Durati
 			_ = out.end()
 			return
 		}
-		select {
-		case <-r.Context().Done():
+		if check.Sleep(r.Context(), max(every, calm*time.Since(began))) != nil {
 			return
-		case <-time.After(max(every, calm*time.Since(began))):
 		}
 	}
 }

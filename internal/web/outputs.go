@@ -140,15 +140,14 @@ const outputMost = 4 << 20
 
 // output writes what the steps of an item have printed as plain text, of one attempt or command if the request names
 // it, or what a step of setup or reduce has printed.
-func (s *Server) output(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+func (s *Server) output(w http.ResponseWriter, r *http.Request, place jobs.Job) error {
 	var err error
 	v := r.URL.Query()
 	var entries iter.Seq2[outputs.Entry, error]
 	more := "prodigy logs " + place.ID
 	if v.Has("step") {
 		if entries, err = stepEntries(place, v.Get("phase"), v.Get("step")); err != nil {
-			s.fail(w, r, err)
-			return
+			return err
 		}
 	} else {
 		q := outputs.Query{ItemID: itemOf(r)}
@@ -157,13 +156,12 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request, place jobs.Job) 
 			if text := v.Get(key); text != "" {
 				if *into, err = strconv.Atoi(text); err != nil || *into < 1 {
 					http.Error(w, "the "+key+" is not a number", http.StatusBadRequest)
-					return
+					return nil
 				}
 			}
 		}
 		if _, _, err := s.Data.Explain(place, q.ItemID); err != nil {
-			s.fail(w, r, fmt.Errorf("%w: %w", errNoItem, err))
-			return
+			return fmt.Errorf("%w: %w", errNoItem, err)
 		}
 		entries = term.Those(s.Data.Outputs(place, q),
 			func(e outputs.Entry) bool { return number == 0 || e.Command == number })
@@ -173,6 +171,7 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request, place jobs.Job) 
 	out := bufio.NewWriter(w)
 	writeOutput(out, entries, more)
 	_ = out.Flush()
+	return nil
 }
 
 // stepEntries returns the entries of a step that runs once. Where they stand is known once it has ended.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"prodigy/internal/job"
@@ -93,42 +95,63 @@ func DefaultLimits() Limits {
 	}
 }
 
-// of returns a handler of requests about a job.
-func (s *Server) of(do func(http.ResponseWriter, *http.Request, jobs.Job)) http.HandlerFunc {
+// handle returns a handler that calls do, and writes an error page if it returns an error.
+func (s *Server) handle(do func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if err := do(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}
+}
+
+// of returns a handler of requests about a job.
+func (s *Server) of(do func(http.ResponseWriter, *http.Request, jobs.Job) error) http.HandlerFunc {
+	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		place, err := s.Data.Find(r.PathValue("job"))
 		if err != nil {
-			s.fail(w, r, err)
-			return
+			return err
 		}
-		do(w, r, place)
-	}
+		return do(w, r, place)
+	})
 }
 
 // show returns a handler that writes a page about a job.
 func (s *Server) show(make func(*http.Request, jobs.Job) (page, error)) http.HandlerFunc {
-	return s.of(func(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+	return s.of(func(w http.ResponseWriter, r *http.Request, place jobs.Job) error {
 		p, err := make(r, place)
-		s.shown(w, r, p, err)
+		return s.shown(w, r, p, err)
 	})
 }
 
-// shown writes a page, or what has gone wrong instead.
-func (s *Server) shown(w http.ResponseWriter, r *http.Request, p page, err error) {
-	if err != nil {
-		s.fail(w, r, err)
-		return
+// shown writes a page, unless there is an error.
+func (s *Server) shown(w http.ResponseWriter, r *http.Request, p page, err error) error {
+	if err == nil {
+		s.write(w, r, http.StatusOK, p)
 	}
-	s.write(w, r, http.StatusOK, p)
+	return err
 }
 
-// fail writes an error page.
+// notDone is why an action was not done, with a status code.
+type notDone struct {
+	code int
+	why  string
+}
+
+// Error returns the reason.
+func (e notDone) Error() string { return e.why }
+
+// fail writes an error page. That of an action has the way back to its job.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	code := http.StatusInternalServerError
-	if errors.Is(err, jobs.ErrNotFound) || errors.Is(err, jobs.ErrAmbiguous) || errors.Is(err, errNoItem) {
+	code, p := http.StatusInternalServerError, page{Name: "error", Data: err.Error()}
+	refused, isAction := errors.AsType[notDone](err)
+	switch {
+	case isAction:
+		code, p.Title, p.Back = refused.code, "Not done", "/jobs/"+url.PathEscape(r.PathValue("job"))
+	case errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous), errors.Is(err, errNoItem):
 		code = http.StatusNotFound
 	}
-	s.write(w, r, code, page{Title: http.StatusText(code), Name: "error", Data: err.Error()})
+	p.Title = cmp.Or(p.Title, http.StatusText(code))
+	s.write(w, r, code, p)
 }
 
 var errNoItem = errors.New("item not found")
@@ -169,9 +192,9 @@ func (s *Server) refusal(r *http.Request) error {
 }
 
 var (
-	errReadOnly = errors.New("this server is read-only (--read-only)")
-	errRemote   = errors.New("actions are allowed only from a browser on the server's machine")
-	errNotMine  = errors.New("the job belongs to another user")
+	errReadOnly = notDone{http.StatusForbidden, "this server is read-only (--read-only)"}
+	errRemote   = notDone{http.StatusForbidden, "actions are allowed only from a browser on the server's machine"}
+	errNotMine  = notDone{http.StatusForbidden, "the job belongs to another user"}
 )
 
 // stateOf returns the state of a job that is shown.

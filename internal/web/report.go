@@ -132,13 +132,13 @@ func (r *report) list() error {
 }
 
 // report sends the report of a job. It may have styles of its own, as the one file that it is, and nothing else.
-func (s *Server) report(w http.ResponseWriter, r *http.Request, place jobs.Job) {
+func (s *Server) report(w http.ResponseWriter, _ *http.Request, place jobs.Job) error {
 	made, err := s.Data.Report(place)
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	_, _ = w.Write(made)
+	return nil
 }

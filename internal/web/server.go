@@ -30,10 +30,10 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /jobs/{job}", s.show(s.job))
 	mux.HandleFunc("GET /jobs/{job}/items/{item}", s.show(s.explain))
 	mux.HandleFunc("GET /jobs/{job}/items", s.show(s.itemOrItems))
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /{$}", s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		p, err := s.list()
-		s.shown(w, r, p, err)
-	})
+		return s.shown(w, r, p, err)
+	}))
 	mux.HandleFunc("GET /jobs/{job}/find", s.of(s.find))
 	mux.HandleFunc("GET /live/jobs", func(w http.ResponseWriter, r *http.Request) {
 		s.again(w, r, listEvery, func() bool { return true }, s.list)
