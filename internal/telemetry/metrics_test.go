@@ -212,15 +212,15 @@ func TestStepsBeyondABoundShareAdistribution(t *testing.T) {
 func TestMetricsAreServedAndKept(t *testing.T) {
 	j := newMetrics("w", 1)
 	feed(j, events.JobStarted{Workflow: "w"})
-	s, err := listen("127.0.0.1:0", j)
+	at, end, err := j.serve("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen(s.Addr().String(), j); err == nil {
+	if _, _, err := j.serve(at); err == nil {
 		t.Error("two listen on one address")
 	}
 	get := func(method, path string) (int, string) {
-		request, _ := http.NewRequest(method, "http://"+s.Addr().String()+path, nil)
+		request, _ := http.NewRequest(method, "http://"+at+path, nil)
 		r, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Fatal(err)
@@ -237,15 +237,17 @@ func TestMetricsAreServedAndKept(t *testing.T) {
 			t.Errorf("%v: %d %s", c, code, text)
 		}
 	}
-	s.close()
+	if err := end(); err != nil {
+		t.Error(err)
+	}
 
 	path := filepath.Join(t.TempDir(), "job.prom")
-	f, err := keep(path, j)
+	end, err = j.keep(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	feed(j, events.JobCompleted{})
-	if err := f.close(); err != nil {
+	if err := end(); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)
@@ -256,7 +258,7 @@ func TestMetricsAreServedAndKept(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 || len(left) != 1 {
 		t.Errorf("%v, %v, %v", info, err, left)
 	}
-	if _, err := keep(filepath.Join(path, "x.prom"), j); err == nil {
+	if _, err := j.keep(filepath.Join(path, "x.prom")); err == nil {
 		t.Error("a file below a file was written")
 	}
 }

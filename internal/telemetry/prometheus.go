@@ -20,19 +20,12 @@ import (
 	"prodigy/internal/check"
 )
 
-// metricsServer has the metrics of a job fetched over HTTP, at /metrics. There is no authentication: whoever reaches
-// the address can read them.
-type metricsServer struct {
-	net.Listener
-	server  http.Server
-	serving sync.WaitGroup
-}
-
-// listen begins to serve at an address. It fails when the address cannot be had.
-func listen(address string, m *Metrics) (*metricsServer, error) {
+// serve has the metrics of a job fetched over HTTP, at /metrics of an address, until end is called. It returns the
+// address that it has got. There is no authentication: whoever reaches the address can read them.
+func (m *Metrics) serve(address string) (at string, end func() error, err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
@@ -40,85 +33,60 @@ func listen(address string, m *Metrics) (*metricsServer, error) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(m.text(time.Now()))
 	})
-	s := &metricsServer{Listener: listener}
-	s.server = http.Server{
+	server := &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
-	s.serving.Go(func() {
-		_ = s.server.Serve(netutil.LimitListener(listener, connections)) // until close
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		_ = server.Serve(netutil.LimitListener(listener, connections)) // until end
 	})
-	return s, nil
-}
-
-// close ends the server. What is being fetched has a moment to come to its end.
-func (s *metricsServer) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if s.server.Shutdown(ctx) != nil {
-		_ = s.server.Close()
-	}
-	s.serving.Wait()
+	return listener.Addr().String(), func() error { // what is being fetched has a moment to come to its end
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		serving.Wait()
+		return nil
+	}, nil
 }
 
 // connections bounds how many connections are open at once. Scrapers need one.
 const connections = 32
 
-// metricsFile keeps the metrics in a file, for the textfile collector of node_exporter.
-type metricsFile struct {
-	path    string
-	metrics *Metrics
-
-	// Closed by close, so that the writing goroutine ends.
-	end chan struct{}
-
-	writing sync.WaitGroup
-
-	// The error of the last write. Only read once the goroutine has ended.
-	err error
-}
-
-// keep writes the file at once, and then again and again until close. It fails when the file cannot be written.
-func keep(path string, m *Metrics) (*metricsFile, error) {
-	f := &metricsFile{path: path, metrics: m, end: make(chan struct{})}
-	if err := f.write(); err != nil {
+// keep keeps the metrics in a file, for the textfile collector of node_exporter: it writes it at once, and then again
+// and again until end is called, which does so for the last time. It fails when the file cannot be written.
+func (m *Metrics) keep(path string) (end func() error, err error) {
+	if err := m.write(path); err != nil {
 		return nil, err
 	}
-	f.writing.Go(func() {
-		tick := time.NewTicker(metricsEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				f.err = f.write()
-			case <-f.end:
-				f.err = f.write()
-				return
-			}
+	ctx, cancel := context.WithCancel(context.Background())
+	written := make(chan error, 1)
+	go func() {
+		for check.Sleep(ctx, metricsEvery) == nil {
+			_ = m.write(path) // the last one counts
 		}
-	})
-	return f, nil
+		written <- m.write(path)
+	}()
+	return func() error {
+		cancel()
+		return <-written
+	}, nil
 }
 
-// close writes the file for the last time, and returns the error of that.
-func (f *metricsFile) close() error {
-	close(f.end)
-	f.writing.Wait()
-	return f.err
-}
-
-// write replaces the file as a whole, so that nobody reads half of it. Its mode lets others read it, since
+// write replaces a file as a whole, so that nobody reads half of it. Its mode lets others read it, since
 // the collector is another user.
-func (f *metricsFile) write() error {
-	dir, name := filepath.Split(f.path)
+func (m *Metrics) write(path string) error {
+	dir, name := filepath.Split(path)
 	temporary, err := os.CreateTemp(cmp.Or(dir, "."), "."+name+"-*") // the collector reads *.prom only
 	if err != nil {
 		return fmt.Errorf("write the metrics: %w", err)
 	}
-	_, err = temporary.Write(f.metrics.text(time.Now()))
+	_, err = temporary.Write(m.text(time.Now()))
 	err = errors.Join(err, temporary.Chmod(0o644), temporary.Close())
 	if err == nil {
-		err = os.Rename(temporary.Name(), f.path)
+		err = os.Rename(temporary.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the metrics: %w", err), os.Remove(temporary.Name()))

@@ -54,11 +54,8 @@ type Run struct {
 	// The receivers of notifications. It is empty if the workflow has none.
 	targets []Target
 
-	// The server of metrics. It is nil if they are not served.
-	server *metricsServer
-
-	// The file of metrics. It is nil if they are not kept in one.
-	file *metricsFile
+	// They end what serves metrics, and what keeps them in a file.
+	ends []func() error
 
 	// Runs begin at the first record, which says which job it is.
 	begun sync.Once
@@ -102,17 +99,21 @@ func Begin(c Config) (*Run, error) {
 }
 
 // serve serves metrics, and keeps them in a file.
-func (r *Run) serve() (err error) {
+func (r *Run) serve() error {
 	if r.config.Listen != "" {
-		if r.server, err = listen(r.config.Listen, r.Metrics); err != nil {
+		at, end, err := r.Metrics.serve(r.config.Listen)
+		if err != nil {
 			return fmt.Errorf("--metrics: %w", err)
 		}
-		r.Notes = append(r.Notes, "metrics at http://"+r.server.Addr().String()+"/metrics")
+		r.ends = append(r.ends, end)
+		r.Notes = append(r.Notes, "metrics at http://"+at+"/metrics")
 	}
 	if r.config.MetricsFile != "" {
-		if r.file, err = keep(r.config.MetricsFile, r.Metrics); err != nil {
+		end, err := r.Metrics.keep(r.config.MetricsFile)
+		if err != nil {
 			return fmt.Errorf("--metrics-file: %w", err)
 		}
+		r.ends = append(r.ends, end)
 	}
 	return nil
 }
@@ -186,11 +187,8 @@ func (r *Run) Close(ctx context.Context) {
 	if r.exported != nil {
 		r.endExport()
 	}
-	if r.server != nil {
-		r.server.close()
-	}
-	if r.file != nil {
-		if err := r.file.close(); err != nil {
+	for _, end := range r.ends {
+		if err := end(); err != nil {
 			r.config.Told(err.Error())
 		}
 	}
