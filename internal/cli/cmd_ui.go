@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/check"
+	"prodigy/internal/fleet"
 	"prodigy/internal/items"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -111,7 +112,7 @@ func (o *uiOptions) check() error {
 	if o.Token != "" && len(o.Token) < shortestToken {
 		return usagef("token must be at least %d characters", shortestToken)
 	}
-	if ip := net.ParseIP(host); o.Token == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if o.Token == "" && !fleet.Loopback(host) {
 		return usagef("--listen %s is reachable from other machines: --token-file is required, with at least "+
 			"%d characters", o.listen, shortestToken)
 	}

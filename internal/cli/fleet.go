@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"prodigy/internal/check"
-	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
@@ -336,12 +335,12 @@ func (o fleetOptions) run(ctx context.Context, con *console, w *workflow.Workflo
 	stop, abort := context.WithCancelCause(c.Stop)
 	defer abort(nil)
 	c.Stop = stop
-	notify, observe := c.Notice, c.Observe
+	notify := c.Notice
 	coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
 		Address: o.found, Version: c.Version, Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w),
 		Programs: c.Agents.Programs(w, c.Claude, workflow.StepRef.RunsOnWorkers), Guards: w.Map.Guards,
 		Dir:    c.Dir,
-		Agents: c.Agents != nil, Layers: layers, Claude: c.Claude, Files: files, Produces: w.Map.Produces,
+		Agents: c.Agents != nil, Layers: layers, Files: files, Produces: w.Map.Produces,
 		Ended: endedIn(c.Home), Abort: abort,
 		// as workers say it, to compare
 		Notice: func(text string) { notify(time.Now().Format(time.TimeOnly) + " " + text) },
@@ -350,10 +349,7 @@ func (o fleetOptions) run(ctx context.Context, con *console, w *workflow.Workflo
 		return mapreduce.Result{}, err
 	}
 	c.Executor, c.OnFleet, c.Broker = coordinator.Executor, true, fleet.ShownURL(o.found.URL)
-	c.Observe = func(records []events.Record) {
-		coordinator.Persisted(records)
-		observe(records)
-	}
+	c.Observe = both(coordinator.Persisted, c.Observe)
 	r, err := do(ctx, c)
 	return r, errors.Join(err, coordinator.Close())
 }

@@ -203,29 +203,21 @@ func (p *printer) outside(c *mapreduce.Config) (*telemetry.Run, error) {
 	if run.Exports {
 		c.Trace, c.LogSteps = true, true
 	}
-	observe := c.Observe
-	c.Observe = func(records []events.Record) {
-		run.Observe(records)
-		observe(records)
-	}
-	m := run.Metrics
-	if m == nil {
-		return run, nil
-	}
-	progress, earlier, waited := c.Progress, c.Earlier, c.RateWaited
-	c.Progress = func(e events.AgentProgress) {
-		m.Step(e, time.Now())
-		if progress != nil {
-			progress(e)
-		}
-	}
-	c.Earlier = func(e mapreduce.Earlier) {
-		m.Earlier(e.Metrics, e.Spent)
-		earlier(e)
-	}
-	c.RateWaited = func(d time.Duration) {
-		m.Waited(d)
-		waited(d)
+	c.Observe = both(run.Observe, c.Observe)
+	if m := run.Metrics; m != nil {
+		c.Progress = both(func(e events.AgentProgress) { m.Step(e, time.Now()) }, c.Progress)
+		c.Earlier = both(func(e mapreduce.Earlier) { m.Earlier(e.Metrics, e.Spent) }, c.Earlier)
+		c.RateWaited = both(m.Waited, c.RateWaited)
 	}
 	return run, nil
+}
+
+// both returns a function that calls two, of which the second may be nil.
+func both[T any](first, second func(T)) func(T) {
+	return func(v T) {
+		first(v)
+		if second != nil {
+			second(v)
+		}
+	}
 }

@@ -119,6 +119,12 @@ func OwnerFile(home, address string) string {
 	return filepath.Join(home, "brokers", strings.ReplaceAll(host, ":", "_")+"-"+port+".yml")
 }
 
+// Loopback reports whether a host is this machine.
+func Loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
 // May returns why the holder of these credentials cannot do what a role can.
 func (a Address) May(role Role) error {
 	if a.Role == "" || a.Role == OwnerRole || a.Role == role || a.Role == CoordinatorRole && role == ObserverRole {
@@ -147,7 +153,6 @@ type JobOptions struct {
 	Dir      string        // directory of the run
 	Layers   []string      // how AI coding CLIs are called, beside what is built in: see ai.Layer
 	Agents   bool          // there are steps that need that
-	Claude   []string      // argv of the AI coding CLI of claude steps
 	// Ended reports whether a job of this home has ended, so that what the broker has of it can go, and with which
 	// seed. Nil: nobody knows.
 	Ended    func(jobID string) (seed uint64, ended bool)

@@ -193,7 +193,7 @@ func Check(ctx context.Context, c Config, allowDirty bool) (start Start, err err
 	if user.head == "" {
 		return start, errors.New("the repository has no commit yet, and workspaces start from one: commit first")
 	}
-	start.Prefix, start.Base = user.prefix, user.head
+	start.Base = user.head
 	if want := c.Policy.Base; want != "" && want != "HEAD" {
 		if start.Base, err = user.commit(ctx, want); err != nil || start.Base == "" {
 			return start, errors.Join(fmt.Errorf("workspace.base: commit %q not found", want), err)

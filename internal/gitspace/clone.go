@@ -20,6 +20,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
 )
 
@@ -71,8 +72,7 @@ func (s *Space) Seed(ctx context.Context) (Seed, error) {
 	if name == "" || filepath.IsAbs(name) {
 		name = host + "\x00" + s.user.commonDir
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{name, seed.Files["shallow"], s.record.Format}, "\x00")))
-	seed.Store = hex.EncodeToString(sum[:])
+	seed.Store = jobs.Digest([]byte(strings.Join([]string{name, seed.Files["shallow"], s.record.Format}, "\x00")))
 	return seed, nil
 }
 

@@ -68,8 +68,6 @@ type Start struct {
 	Base string
 	// Branch is the branch that was checked out, without refs/heads/. It is empty if HEAD was detached.
 	Branch string
-	// Prefix is the path of Config.Dir in the checkout, with / at its end. It is empty at the top level.
-	Prefix string
 	// Files and Bytes are how many files a workspace has and about how much of the disk it takes. Bytes is 0 if that
 	// is not known without asking a remote.
 	Files int
@@ -109,8 +107,6 @@ type Rejected struct {
 	Conflicts []events.Conflict
 	// Outcome is that of the steps that verify. It is nil for a conflict.
 	Outcome *agent.Outcome
-	// Duration is how long the merge and the verification of this work alone took.
-	Duration time.Duration
 }
 
 // Merged is what became of a list of work: each is in one of both lists.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/check"
@@ -51,7 +50,6 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 	out := Merged{Head: head}
 	for _, w := range work {
 		failed := Rejected{Work: w, Type: retry.TypeWorkspace}
-		began := time.Now()
 		if reason, lost := s.lost[w.Commit]; lost {
 			failed.Message = fmt.Sprintf("the changes of attempt %d are lost: cannot read its commit %s: %s", w.Attempt,
 				short(w.Commit), reason)
@@ -67,7 +65,6 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 			out.Items = append(out.Items, MergedItem{Work: w, Merge: commit})
 			continue
 		}
-		failed.Duration = time.Since(began)
 		out.Failed = append(out.Failed, failed)
 	}
 	return out, nil

@@ -22,13 +22,7 @@ type Batch struct {
 
 	Emit func(slot int, e events.Event) // as in Config; called if there is something to verify
 
-	verified map[string]verdict // by commit
-}
-
-// verdict is what the steps that verify said of a commit.
-type verdict struct {
-	outcome  agent.Outcome
-	duration time.Duration
+	verified map[string]agent.Outcome // what the steps that verify said, by commit
 }
 
 // Merge merges a batch and verifies what came out. When that fails, both halves are merged and verified on
@@ -39,11 +33,11 @@ func (b *Batch) Merge(ctx context.Context, head string, work []Work) (out Merged
 	if err != nil || len(all.Items) == 0 || b.Verify == nil {
 		return all, err
 	}
-	v, err := b.verify(ctx, all.Head, all.Items)
+	o, err := b.verify(ctx, all.Head, all.Items)
 	if err != nil {
 		return out, err
 	}
-	if v.outcome.Failure == nil {
+	if o.Failure == nil {
 		return all, nil
 	}
 	if len(all.Items) > 1 {
@@ -70,34 +64,34 @@ func (b *Batch) Merge(ctx context.Context, head string, work []Work) (out Merged
 	}
 	out.Failed = append(out.Failed, Rejected{
 		Work: culprit, Type: retry.TypeVerifyFailed,
-		Message: fmt.Sprintf("workspace.verify: %s: %s", v.outcome.Failure.Step, v.outcome.Failure.Message),
-		Outcome: &v.outcome, Duration: v.duration,
+		Message: fmt.Sprintf("workspace.verify: %s: %s", o.Failure.Step, o.Failure.Message),
+		Outcome: &o,
 	})
 	return out, nil
 }
 
 // verify verifies a commit that has items merged. A commit is verified once: when the first half of a batch is
 // sound, the second half ends at the commit that has failed already.
-func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (v verdict, err error) {
-	if v, known := b.verified[commit]; known {
-		return v, nil
+func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (agent.Outcome, error) {
+	if o, known := b.verified[commit]; known {
+		return o, nil
 	}
 	began := time.Now()
 	ids := check.Each(items, func(it MergedItem) string { return it.ItemID })
 	b.Emit(0, events.VerifyStarted{Commit: commit, ItemIDs: ids})
 	o, err := b.Verify(ctx, commit, items)
 	if err != nil {
-		return verdict{}, err
+		return agent.Outcome{}, err
 	}
-	v = verdict{outcome: o, duration: time.Since(began)}
 	if b.verified == nil {
-		b.verified = map[string]verdict{}
+		b.verified = map[string]agent.Outcome{}
 	}
-	b.verified[commit] = v
-	e := events.VerifyCompleted{Commit: commit, Passed: o.Failure == nil, DurationMS: events.Millis(v.duration)}
+	b.verified[commit] = o
+	took := events.Millis(time.Since(began))
+	e := events.VerifyCompleted{Commit: commit, Passed: o.Failure == nil, DurationMS: took}
 	if f := o.Failure; f != nil {
 		e.Step, e.Error = f.Step, f.Message
 	}
 	b.Emit(0, e)
-	return v, nil
+	return o, nil
 }

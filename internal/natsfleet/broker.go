@@ -102,7 +102,7 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 	if o.Store != "" {
 		config.StoreDir = o.Store
 	}
-	if config.TLSConfig == nil && !loopback(config.Host) && !o.Insecure {
+	if config.TLSConfig == nil && !fleet.Loopback(config.Host) && !o.Insecure {
 		return nil, fleet.Refusef("%s without TLS gives anyone who can reach it a shell on every worker: listen "+
 			"on 127.0.0.1, use --dir with a directory created by prodigy fleet init, or pass --insecure on "+
 			"a trusted network", hostPort(config.Host, config.Port))

@@ -83,7 +83,7 @@ func connect(
 	plain := false // to some of them
 	for _, u := range list {
 		plain = plain || !encrypted(u)
-		if !encrypted(u) && !a.Insecure && !loopback(u.Hostname()) {
+		if !encrypted(u) && !a.Insecure && !fleet.Loopback(u.Hostname()) {
 			return nil, fleet.Refusef("the connection to %s is not encrypted, which gives anyone on the network a "+
 				"shell on every worker: use tls://, or --insecure on a trusted network", u.Host)
 		}
@@ -296,16 +296,10 @@ func encrypted(u *url.URL) bool { return u.Scheme == "tls" || u.Scheme == "wss" 
 // leastLease returns how short a lease may be.
 func leastLease(a fleet.Address) time.Duration {
 	list, err := servers(a)
-	if err != nil || slices.ContainsFunc(list, func(u *url.URL) bool { return !loopback(u.Hostname()) }) {
+	if err != nil || slices.ContainsFunc(list, func(u *url.URL) bool { return !fleet.Loopback(u.Hostname()) }) {
 		return fleet.LeastLease
 	}
 	return fleet.LeastHere
-}
-
-// loopback reports whether a host is this machine.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // responsive reports whether the broker answers. One that has just started may not, and then never does.

@@ -245,9 +245,11 @@ func newExporter(ctx context.Context, o Options, meta jobs.Meta) (*exporter, err
 	x.counts.exports(x.report)
 	o.Metrics.exports(x.report)
 	type opener func(context.Context, Environ, *resource.Resource) error
-	for _, open := range []opener{x.openTraces, x.openMetrics, x.openLogs} {
-		if err := open(ctx, env, res); err != nil {
-			return nil, err
+	for i, open := range []opener{x.openTraces, x.openMetrics, x.openLogs} {
+		if env.exports(signals[i]) {
+			if err := open(ctx, env, res); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return x, nil
@@ -267,12 +269,9 @@ func optionsOf[O any](e Environ, signal string, retries O, endpoint func(string)
 	return []O{retries, endpoint(local + "/v1/" + strings.ToLower(signal))}
 }
 
-// openTraces prepares the export of spans, unless the environment turns it off. Spans are made faster than they
+// openTraces prepares the export of spans. Spans are made faster than they
 // are sent while an old job is exported, so the batcher blocks when its queue is full instead of dropping spans.
 func (x *exporter) openTraces(ctx context.Context, env Environ, res *resource.Resource) error {
-	if !env.exports("TRACES") {
-		return nil
-	}
 	exp, err := otlptracehttp.New(ctx, optionsOf(env, "TRACES", otlptracehttp.WithRetry(retries),
 		otlptracehttp.WithEndpointURL)...)
 	if err != nil {
@@ -288,11 +287,8 @@ func (x *exporter) openTraces(ctx context.Context, env Environ, res *resource.Re
 	return nil
 }
 
-// openMetrics prepares the export of metrics, unless the environment turns it off. The SDK reads them by Produce.
+// openMetrics prepares the export of metrics. The SDK reads them by Produce.
 func (x *exporter) openMetrics(ctx context.Context, env Environ, res *resource.Resource) error {
-	if !env.exports("METRICS") {
-		return nil
-	}
 	exp, err := otlpmetrichttp.New(ctx, optionsOf(env, "METRICS",
 		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig(retries)), otlpmetrichttp.WithEndpointURL)...)
 	if err != nil {
@@ -313,11 +309,8 @@ type metricGate struct {
 	*gate
 }
 
-// openLogs prepares the export of log records, unless the environment turns it off.
+// openLogs prepares the export of log records.
 func (x *exporter) openLogs(ctx context.Context, env Environ, res *resource.Resource) error {
-	if !env.exports("LOGS") {
-		return nil
-	}
 	exp, err := otlploghttp.New(ctx, optionsOf(env, "LOGS", otlploghttp.WithRetry(otlploghttp.RetryConfig(retries)),
 		otlploghttp.WithEndpointURL)...)
 	if err != nil {
