@@ -96,13 +96,15 @@ func (k Look) Fold(indent int, text string) string {
 	return b.String()
 }
 
-// columns counts those of a line as a terminal gets it, in which a colour takes none.
-var columns = displaywidth.Options{ControlSequences: true}
+// columns counts those of a line as a terminal gets it, in which a colour takes none. asShown makes such a line: every
+// escape character of others is shown as a placeholder.
+var (
+	columns = displaywidth.Options{ControlSequences: true}
+	asShown = strings.NewReplacer("\x1b", "\ufffd", escapeMark, "\x1b")
+)
 
-// Width returns how many columns a line takes. Every escape character of others is shown as a placeholder.
-func Width(line string) int {
-	return columns.String(strings.NewReplacer("\x1b", "\ufffd", escapeMark, "\x1b").Replace(line))
-}
+// Width returns how many columns a line takes.
+func Width(line string) int { return columns.String(asShown.Replace(line)) }
 
 // Fit joins the parts that are not empty with two spaces, as many as fit into width. The first one is cut if needed.
 func Fit(width int, parts ...string) string {
