@@ -58,6 +58,8 @@ var ErrNoBroker = errors.New("the broker cannot be reached")
 // errRefused is wrapped by the error of a broker that was reached, and that does not know who wants to use it.
 var errRefused = errors.New("the broker rejects the credentials")
 
+var errLostConnection = errors.New("the connection to the broker was lost")
+
 // brokerConn is a connection to the broker.
 type brokerConn struct {
 	nc *nats.Conn

@@ -148,11 +148,6 @@ func (c *coordinator) provided(ctx context.Context, do func(ctx context.Context)
 	}, func(err error) bool { return leaderless(err) && time.Now().Before(until) })
 }
 
-// isMissing reports whether an error is that the broker does not have what a fleet needs.
-func isMissing(err error) bool {
-	return isAny(err, jetstream.ErrBucketNotFound, jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound)
-}
-
 // ensureConsumer makes what the broker needs for the job, unless it is there, and says once that the broker has lost
 // it.
 func (c *coordinator) ensureConsumer(ctx context.Context) error {
@@ -295,4 +290,42 @@ func (c *coordinator) reconcile(ctx context.Context) {
 func (c *coordinator) heardAll() bool {
 	consumer, err := c.consumer(c.life)
 	return err == nil && consumer.CachedInfo().NumPending == 0
+}
+
+// noteKept notes whether the broker has kept something.
+func (c *coordinator) noteKept(err error) {
+	c.turn(func(s *jobState) {
+		switch {
+		case err == nil:
+			s.refuses.last = time.Time{}
+		case isMissing(err): // it is made again, or the error of that is noted
+		case c.life.Err() == nil && c.nc.IsConnected():
+			s.refuses.note(err, time.Now())
+		}
+	})
+}
+
+// lookAtStore says that the broker keeps nothing, or does again, and stops the run when that lasts too long.
+func (c *coordinator) lookAtStore(now time.Time) {
+	var was refusals
+	full, tell, stop := false, false, false
+	c.turn(func(s *jobState) {
+		r := &s.refuses
+		was, full = *r, r.now(now)
+		tell = full && r.lasts(now, shortAbsence)
+		stop = full && !r.over && c.o.Patience > 0 && now.Sub(r.since) >= c.o.Patience
+		if r.over = r.over || stop; !full {
+			*r = refusals{}
+		}
+	})
+	if tell {
+		c.notify("the broker cannot store data: %s. Waiting for it to recover", was.why)
+	}
+	if stop {
+		c.stop(fmt.Errorf("the broker could not store data for %s (--broker-patience): %s", c.o.Patience,
+			was.why))
+	}
+	if !full && was.told {
+		c.notify("the broker stores data again")
+	}
 }

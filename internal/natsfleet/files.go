@@ -27,7 +27,6 @@ import (
 )
 
 const (
-	mostFiles    = 1 << 30 // bytes of the files of a job, and of those that an item leaves
 	mostCached   = 4 << 30 // bytes of files that a worker keeps for other jobs
 	mostProduced = 10_000  // files that an item leaves
 )

@@ -3,7 +3,6 @@ package natsfleet
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -74,60 +73,7 @@ func notKept(err error) bool {
 	return isFull(err) || leaderless(err) || errors.Is(err, jetstream.ErrJetStreamNotEnabled)
 }
 
-// noteKept notes whether the broker has kept something.
-func (c *coordinator) noteKept(err error) {
-	c.turn(func(s *jobState) {
-		switch {
-		case err == nil:
-			s.refuses.last = time.Time{}
-		case isMissing(err): // it is made again, or the error of that is noted
-		case c.life.Err() == nil && c.nc.IsConnected():
-			s.refuses.note(err, time.Now())
-		}
-	})
-}
-
-// lookAtStore says that the broker keeps nothing, or does again, and stops the run when that lasts too long.
-func (c *coordinator) lookAtStore(now time.Time) {
-	var was refusals
-	full, tell, stop := false, false, false
-	c.turn(func(s *jobState) {
-		r := &s.refuses
-		was, full = *r, r.now(now)
-		tell = full && r.lasts(now, shortAbsence)
-		stop = full && !r.over && c.o.Patience > 0 && now.Sub(r.since) >= c.o.Patience
-		if r.over = r.over || stop; !full {
-			*r = refusals{}
-		}
-	})
-	if tell {
-		c.notify("the broker cannot store data: %s. Waiting for it to recover", was.why)
-	}
-	if stop {
-		c.stop(fmt.Errorf("the broker could not store data for %s (--broker-patience): %s", c.o.Patience,
-			was.why))
-	}
-	if !full && was.told {
-		c.notify("the broker stores data again")
-	}
-}
-
-// noteKept notes whether the broker has kept something of an attempt, and says so. Coordinators are told as long as it
-// does not.
-func (w *worker) noteKept(err error) {
-	w.turn(func(s *workerState) {
-		r, now := &s.refuses, time.Now()
-		switch {
-		case err != nil && w.nc.IsConnected() && w.life.Err() == nil:
-			r.note(err, now)
-			if r.lasts(now, absentFor) {
-				w.say("the broker cannot store results: %s. Waiting for it to recover", r.why)
-			}
-		case err == nil && !r.since.IsZero():
-			if r.told {
-				w.say("the broker stores results again")
-			}
-			*r = refusals{}
-		}
-	})
+// isMissing reports whether an error is that the broker does not have what a fleet needs.
+func isMissing(err error) bool {
+	return isAny(err, jetstream.ErrBucketNotFound, jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound)
 }

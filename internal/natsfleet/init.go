@@ -300,14 +300,6 @@ func (m identity) credentials(base fleet.Credentials) (text, entry string, err e
 	return text, user(m.role, m.name, public), nil
 }
 
-// pairOf returns the pair of keys with a seed, and the public one of them.
-func pairOf(seed string) (pair nkeys.KeyPair, public string, err error) {
-	if pair, err = nkeys.FromSeed([]byte(seed)); err == nil {
-		public, err = pair.PublicKey()
-	}
-	return pair, public, err
-}
-
 // newKey returns a new pair of keys as text: the seed, which is secret and makes the pair, and the public key.
 // nkeys.CreateUser makes one that proves to the broker who somebody is, nkeys.CreateAccount one that signs jobs.
 func newKey(create func() (nkeys.KeyPair, error)) (seed, public string) {

@@ -16,6 +16,9 @@ import (
 	"prodigy/internal/fleet"
 )
 
+// sweepTime bounds one sweep of a job. Who wants to begin the job waits for so long.
+const sweepTime = 5 * time.Second
+
 // lockEntry says which coordinator has a job. A job in two homes, or on two machines, has one coordinator all the same.
 type lockEntry struct {
 	Job string `json:"job,omitempty"` // its id

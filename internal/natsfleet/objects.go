@@ -28,6 +28,9 @@ var errObjectGone = errors.New("the broker lost it")
 // may not have yet what another one has taken.
 const missingFor = 2 * time.Second
 
+// mostFiles is how many bytes the files of a job may have, and those that an item leaves.
+const mostFiles = 1 << 30
+
 // fetchFile writes a file that was sent to an empty file, and compares it with what it should be. It waits for a broker
 // that is away, or cannot say whether it has the object. One that has the object and not its data is asked three times.
 func (h *brokerConn) fetchFile(ctx context.Context, want fleet.File, to *os.File) error {
@@ -216,10 +219,7 @@ func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int
 // stallTime is how long nothing may move of an object before it is asked for, or sent, again.
 const stallTime = 3 * requestTime
 
-var (
-	errLostConnection = errors.New("the connection to the broker was lost")
-	errStalled        = fmt.Errorf("its data does not arrive: %w", nats.ErrTimeout)
-)
+var errStalled = fmt.Errorf("its data does not arrive: %w", nats.ErrTimeout)
 
 // transfer calls do with a context that ends when the connection is lost: what waits for an answer of the broker then
 // may wait for ever. It also ends when do has written nothing to moved for stallTime.

@@ -154,3 +154,11 @@ func isNamed(by, instance, name, sig string) bool {
 	g := signature{by, sig}
 	return err == nil && (t.check(g, signedName, id, []byte(name)) == nil || t.check(g, signedName, id, nil) == nil)
 }
+
+// pairOf returns the pair of keys with a seed, and the public one of them.
+func pairOf(seed string) (pair nkeys.KeyPair, public string, err error) {
+	if pair, err = nkeys.FromSeed([]byte(seed)); err == nil {
+		public, err = pair.PublicKey()
+	}
+	return pair, public, err
+}

@@ -26,9 +26,6 @@ const (
 	filesStream = "OBJ_" + filesStore
 	chunks      = "$O." + filesStore + ".C." // subjects of the content of objects, by their id
 	metas       = "$O." + filesStore + ".M." // subjects of what objects are, by their name
-
-	// sweepTime bounds one sweep of a job. Who wants to begin the job waits for so long.
-	sweepTime = 5 * time.Second
 )
 
 // sweeper removes what jobs have left.

@@ -32,7 +32,6 @@ var (
 	errGivenBack = errors.New("the worker is being stopped")
 	errAlone     = errors.New("stopped by the coordinator")
 	errGivenUp   = fmt.Errorf("abandoned by the coordinator: %w", process.ErrKill)
-	errNoContact = fmt.Errorf("the worker lost contact with the broker: %w", process.ErrKill)
 )
 
 // schedule gives free slots to attempts that go on, then to those that wait, and offers what is left to the jobs. It

@@ -2,6 +2,7 @@ package natsfleet
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"prodigy/internal/fleet"
@@ -22,6 +23,8 @@ type contact struct {
 	// killed is how many attempts were killed for lack of contact, and not said yet.
 	killed int
 }
+
+var errNoContact = fmt.Errorf("the worker lost contact with the broker: %w", process.ErrKill)
 
 // shortestLease returns the shortest lease of the jobs that this worker takes part in: contact with the broker is
 // proven often enough for all of them.
@@ -132,4 +135,24 @@ const afterFreeze = 2 * time.Second
 // frozen reports whether this process has been silent for so long that its watcher has killed what it ran.
 func (s *workerState) frozen(now time.Time) bool {
 	return !s.guarded.IsZero() && process.Elapsed(s.guarded, now) > 0
+}
+
+// noteKept notes whether the broker has kept something of an attempt, and says so. Coordinators are told as long as it
+// does not.
+func (w *worker) noteKept(err error) {
+	w.turn(func(s *workerState) {
+		r, now := &s.refuses, time.Now()
+		switch {
+		case err != nil && w.nc.IsConnected() && w.life.Err() == nil:
+			r.note(err, now)
+			if r.lasts(now, absentFor) {
+				w.say("the broker cannot store results: %s. Waiting for it to recover", r.why)
+			}
+		case err == nil && !r.since.IsZero():
+			if r.told {
+				w.say("the broker stores results again")
+			}
+			*r = refusals{}
+		}
+	})
 }

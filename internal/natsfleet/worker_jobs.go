@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/fleet"
-	"prodigy/internal/limit"
 	"prodigy/internal/process"
 )
 
@@ -171,34 +168,6 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 		}
 		s.resync(j) // a new coordinator wants to know everything, and one that was away
 	})
-}
-
-// unfit returns why the worker cannot take part in a job, or nothing.
-func (w *worker) unfit(j fleet.Job) string {
-	node := w.node
-	node.Lacks = lacking(j.Programs)
-	if why := node.Unfit(j); why != "" {
-		return why
-	}
-	if j.Guards.Any() && !limit.CanMeasure {
-		return "the job has guards, and the free resources of this machine cannot be measured"
-	}
-	probe := filepath.Join(j.Dir, j.Probe)
-	switch {
-	case j.Seed != "":
-		return w.lacks()
-	case j.Files != "":
-	case w.o.Dir != "":
-		if info, err := os.Stat(w.o.Dir); err != nil || !info.IsDir() {
-			return fmt.Sprintf("%s (--dir) is not a directory on %s", w.o.Dir, w.node.Host)
-		}
-	default:
-		if _, err := os.Stat(probe); err != nil {
-			return fmt.Sprintf("the working directory is not shared with %s: %s not found. Mount it there at the "+
-				"same path, start the worker with --dir, or send the files with files: in the map", w.node.Host, probe)
-		}
-	}
-	return ""
 }
 
 // lacking returns those of the programs that a command would not find on PATH. One with a slash is not looked for: the
