@@ -39,6 +39,7 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 	for {
 		h.starts.mu.Lock()
 		t, wait, err := h.starts.admit(item, ask, time.Now())
+		ends := h.starts.ends.Load()
 		if spent, ok := errors.AsType[*limit.JobSpent](err); ok && !h.starts.reached {
 			h.starts.reached = true
 			h.emit(events.BudgetReached{
@@ -57,7 +58,7 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 			return a.Worker, t, nil, err
 		}
 		k := newParking(a)
-		k.keeps, k.forEnd = h.keeps(a, keepSlot), wait == limit.EndWait
+		k.keeps, k.forEnd, k.ends = h.keeps(a, keepSlot), wait == limit.EndWait, ends
 		k.dueInOrder(time.Now().Add(wait))
 		slot, err = h.yielding(ctx, a, func() (int, error) { return h.parked(ctx, k) })
 		if err != nil {
@@ -84,7 +85,7 @@ func (h *host) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events.Agent
 	h.starts.mu.Lock()
 	defer h.starts.mu.Unlock()
 	h.starts.ledger.Add(e.Index(), e.Step, e.Use())
-	h.starts.ledger.Release(t.ID)
+	h.starts.free(t)
 	h.emit(e)
 }
 

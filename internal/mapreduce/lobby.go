@@ -43,6 +43,9 @@ func (k *parking) Before(l *parking) bool { return k.due.Before(l.due) }
 
 // deliver has an agent wait, and takes its slot for that if it does not keep it, unless too many wait already.
 func (k *parking) deliver(p *pool) {
+	if k.forEnd && p.host.starts.ends.Load() != k.ends { // one ended while this was on its way here
+		k.dueInOrder(time.Now())
+	}
 	switch {
 	case k.id != "" && p.flights[k.token] == nil:
 		// It has ended: what a worker says of an attempt and the end of it come by different ways.

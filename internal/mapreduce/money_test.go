@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/ai"
 	"prodigy/internal/events"
 	"prodigy/internal/job"
@@ -145,6 +146,66 @@ map:
 `)
 		if took := time.Since(began).Truncate(time.Millisecond); r.Metrics.Successful != 2 || took != 3*time.Second {
 			t.Errorf("two agents of 1.5s, one after the other, took %s with %+v, want 3s", took, r.Metrics)
+		}
+	})
+}
+
+// Money that an agent has not used is free once it has ended, though its step goes on with a validation.
+func TestMoneyIsFreeBeforeAResultIsValidated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bill
+		c := withAgents(t, config(t, func(ctx context.Context, cmd process.Command) (process.Exit, error) {
+			if strings.Contains(fmt.Sprint(cmd.Argv), "looks") {
+				time.Sleep(10 * time.Second)
+				return process.Exit{}, nil
+			}
+			return b.run(ctx, cmd)
+		}))
+		c.MaxCost = limit.FromFloat(0.30)
+		began := time.Now()
+		r := run(t, c, `
+map:
+  input: [0, 1]
+  max_parallel: 2
+  agent_template:
+    - agent: {prompt: "do ${item_id}", max_cost: 0.30}
+      validate: {shell: looks}
+`)
+		if took := time.Since(began).Truncate(time.Millisecond); r.Metrics.Successful != 2 || took != 12*time.Second {
+			t.Errorf("two agents of 1s, one after the other, took %s with %+v, want 12s with the validation", took, r.Metrics)
+		}
+	})
+}
+
+// An agent that ends while another one is on its way to wait for that is not missed.
+func TestAnEndThatComesBeforeTheWaitForItEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &owner{inbox: make(chan message, 1)}
+		o.host = &host{owner: o}
+		o.host.starts.restore(nil, nil, limit.Budget{Job: new(limit.Dollar)}, limit.Account{})
+		p := &pool{owner: o}
+		ask := agent.AgentAsk{MaxCost: limit.Dollar}
+		_, first, _, err := o.host.AdmitAgent(t.Context(), &agent.Attempt{}, ask, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			if _, _, _, err := o.host.AdmitAgent(t.Context(), &agent.Attempt{}, ask, true); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		o.host.ReleaseAgent(first)
+		<-o.host.starts.ended
+		p.agentEnded(time.Now())
+		(<-o.inbox).deliver(p)
+		time.Sleep(time.Until(p.resting[0].due))
+		p.wakeResting(time.Now())
+		wait.Wait()
+		if took := time.Since(began); took >= time.Second {
+			t.Errorf("an agent went on %s after another one had ended", took)
 		}
 	})
 }

@@ -176,8 +176,9 @@ type parking struct {
 	// retries means that the agent waits for its own next try, and not for others.
 	retries bool
 
-	// forEnd means that the agent waits until another one has ended.
+	// forEnd means that the agent waits until another one has ended, of which ends had when it began to wait.
 	forEnd bool
+	ends   int64
 }
 
 // dueInOrder has k wait until then. Agents that are due together go on in the order of their items, nanoseconds apart.

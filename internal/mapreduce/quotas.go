@@ -3,6 +3,7 @@ package mapreduce
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"prodigy/internal/agent"
@@ -21,7 +22,8 @@ type starts struct {
 	gates   map[gateKey]*gate
 	ledger  *limit.Ledger
 	open    map[int64]start // by the ID of their tickets
-	ended   chan struct{}   // gets a value when one of those has ended
+	ends    atomic.Int64    // how many of those have ended
+	ended   chan struct{}   // gets a value when one has
 
 	reached bool  // the budget of the job is spent, and that was recorded
 	stop    error // no agent starts any more that has to wait: the job stops
@@ -127,7 +129,13 @@ func (s *starts) release(st start) {
 func (s *starts) close(t agent.AgentTicket) (start, bool) {
 	st, ok := s.open[t.ID]
 	delete(s.open, t.ID)
-	s.ledger.Release(t.ID)
-	check.Wake(s.ended)
+	s.free(t)
 	return st, ok
+}
+
+// free gives back the money of a start, and has those that wait for an end ask again.
+func (s *starts) free(t agent.AgentTicket) {
+	s.ledger.Release(t.ID)
+	s.ends.Add(1)
+	check.Wake(s.ended)
 }
