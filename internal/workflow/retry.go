@@ -118,7 +118,8 @@ func (r *reader) itemRetry(e entry) (retry.Policy, bool) {
 		"circuit_breaker": "in an error policy, put it next to retry_config",
 	})
 	if a := p.policy.RetryAfter; a != nil && a.File != "" {
-		r.fail(descend(p.at["retry_after"], "file"),
+		at := cmp.Or(p.at["retry_after"], e.value) // under a misspelled name it is at none
+		r.fail(descend(at, "file"),
 			"file of retry_after is only for a step's retry_config: its path is relative to the step's directory")
 	}
 	return p.policy, ok
