@@ -32,7 +32,7 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 16
+const Protocol = 17
 
 // ErrRefused is what errors of Refusef are.
 var ErrRefused = errors.New("refused")
