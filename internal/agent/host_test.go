@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"prodigy/internal/ai"
-	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/limit"
 	"prodigy/internal/outputs"
@@ -30,7 +30,7 @@ func (*noJob) Lowered(int, error)                      {}
 func (*noJob) Register() *process.Register             { return nil }
 
 func (*noJob) Pause(ctx context.Context, a *Attempt, d time.Duration, _ bool) (int, error) {
-	return a.Worker, check.Sleep(ctx, d)
+	return a.Worker, duration.Sleep(ctx, d)
 }
 
 // AdmitAgent holds nothing back: nobody else uses the plan.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/process"
 )
 
@@ -49,7 +49,7 @@ func (l *limiter) do(ctx context.Context, f func() error) error {
 		} else {
 			l.lower(lowered, err)
 		}
-		if err := check.Sleep(ctx, wait); err != nil {
+		if err := duration.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}

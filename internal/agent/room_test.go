@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/process"
 	"prodigy/internal/workflow"
 )
@@ -30,7 +30,7 @@ func crowded(most int, shortage error) Runner {
 		}
 		running++
 		mu.Unlock()
-		err := check.Sleep(ctx, time.Second)
+		err := duration.Sleep(ctx, time.Second)
 		mu.Lock()
 		running--
 		mu.Unlock()

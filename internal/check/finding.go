@@ -1,6 +1,6 @@
 // Package check has the words for what is wrong with something that a person wrote: a Finding about a key of a block,
 // and the known word that is nearest to a misspelled one. It also has what all packages make texts and lists with, such
-// as a number of things, the first of many names, and the entries of a map by key, and what they wait with.
+// as a number of things, the first of many names, and the entries of a map by key.
 package check
 
 import (

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/job"
 	"prodigy/internal/jobs"
 	"prodigy/internal/term"
@@ -108,7 +108,7 @@ func steerJob(ctx context.Context, con *console, place jobs.Job, r job.Request, 
 		if err := checkRunning(place, r.Do); err != nil {
 			return err
 		}
-		if err := check.Sleep(ctx, beginTime/100); err != nil {
+		if err := duration.Sleep(ctx, beginTime/100); err != nil {
 			return err
 		}
 		answer, err = job.Ask(place.ControlSocket(), r)
@@ -162,7 +162,7 @@ func userName() string {
 // awaitStop waits until the process does not run the job any more.
 func awaitStop(ctx context.Context, con *console, place jobs.Job, pid int) error {
 	for place.Runner() == pid {
-		if check.Sleep(ctx, askEvery) != nil {
+		if duration.Sleep(ctx, askEvery) != nil {
 			return nil
 		}
 	}

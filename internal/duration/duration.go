@@ -1,5 +1,5 @@
-// Package duration parses and prints durations as people write them in workflow files, and keeps how many
-// were of which length ([Histogram]).
+// Package duration parses and prints durations as people write them in workflow files, waits for one ([Sleep]), and
+// keeps how many were of which length ([Histogram]).
 package duration
 
 import (

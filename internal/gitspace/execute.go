@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"prodigy/internal/duration"
 	"prodigy/internal/workflow"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/check"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -93,7 +93,7 @@ func Lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	release := context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
 		if !errors.Is(cause, process.ErrKill) {
-			_ = check.Sleep(longer, patience)
+			_ = duration.Sleep(longer, patience)
 		}
 		cancel(cause)
 	})

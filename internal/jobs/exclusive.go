@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
+	"prodigy/internal/duration"
 
-	"prodigy/internal/check"
+	"github.com/gofrs/flock"
 )
 
 // lookEvery is how often Exclusive looks whether another job still runs.
@@ -43,7 +43,7 @@ func (h Home) Exclusive(
 			told(other)
 		}
 		for waiting := true; waiting; waiting = running && other.Running() {
-			if err := check.Sleep(ctx, lookEvery); err != nil {
+			if err := duration.Sleep(ctx, lookEvery); err != nil {
 				return nil, err
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/limit"
 	"prodigy/internal/limits"
 )
@@ -152,7 +152,7 @@ func (p *pool) watchMachine(ctx context.Context) error {
 		j.Record(p.gates.guards.Found(first))
 	}
 	j.agents.Go(func() error {
-		for last := first; check.Sleep(ctx, guardPause) == nil; {
+		for last := first; duration.Sleep(ctx, guardPause) == nil; {
 			short, err := look(last != "")
 			if err != nil || (short == "") == (last == "") {
 				continue // what cannot be measured now closes nothing and opens nothing

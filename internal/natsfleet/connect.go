@@ -33,6 +33,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/fleet"
 )
 
@@ -403,7 +404,7 @@ func (h *brokerConn) subscribeAll(takes map[string]nats.MsgHandler) error {
 }
 
 // pause waits for some time, and reports false if ctx ends meanwhile.
-func pause(ctx context.Context, d time.Duration) bool { return check.Sleep(ctx, d) == nil }
+func pause(ctx context.Context, d time.Duration) bool { return duration.Sleep(ctx, d) == nil }
 
 // persist calls do until it succeeds, ctx ends, or again reports false of its error, with growing pauses between the
 // calls.

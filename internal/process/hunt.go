@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"prodigy/internal/check"
+	"prodigy/internal/duration"
 )
 
 const (
@@ -107,7 +108,7 @@ func (h *hunt) wait(ctx context.Context, signal func(group)) error {
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		if check.Sleep(ctx, step) != nil {
+		if duration.Sleep(ctx, step) != nil {
 			return nil
 		}
 	}

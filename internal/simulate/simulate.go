@@ -17,7 +17,6 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/ai"
-	"prodigy/internal/check"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -195,7 +194,7 @@ func commands(w *workspaces) agent.Simulator {
 		for _, i := range t.Element {
 			order += i
 		}
-		err := check.Sleep(ctx, wait+time.Duration(order))
+		err := duration.Sleep(ctx, wait+time.Duration(order))
 		now := time.Now()
 		if took := now.Sub(began); !o.Hangs && took < o.Takes {
 			share *= float64(took) / float64(o.Takes)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"prodigy/internal/check"
+	"prodigy/internal/duration"
 )
 
 // serve has the metrics of a job fetched over HTTP, at /metrics of an address, until end is called. It returns the
@@ -64,7 +65,7 @@ func (m *Metrics) keep(path string) (end func() error, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	written := make(chan error, 1)
 	go func() {
-		for check.Sleep(ctx, metricsEvery) == nil {
+		for duration.Sleep(ctx, metricsEvery) == nil {
 			_ = m.write(path) // the last one counts
 		}
 		written <- m.write(path)

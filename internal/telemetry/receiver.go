@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 )
@@ -141,7 +142,7 @@ func deliver(ctx context.Context, s Sender, id string, body []byte) error {
 		if refused != nil {
 			wait = max(wait, min(refused.after, maxDelay))
 		}
-		if check.Sleep(ctx, wait) != nil {
+		if duration.Sleep(ctx, wait) != nil {
 			return err
 		}
 		delay = min(2*delay, maxDelay)

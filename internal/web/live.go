@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/check"
+	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/view"
@@ -168,7 +169,7 @@ func (s *Server) again(w http.ResponseWriter, r *http.Request, every time.Durati
 			_ = out.end()
 			return
 		}
-		if check.Sleep(r.Context(), max(every, calm*time.Since(began))) != nil {
+		if duration.Sleep(r.Context(), max(every, calm*time.Since(began))) != nil {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-package check
+package duration
 
 import (
 	"context"
@@ -17,13 +17,5 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// Wake wakes who waits at a channel with room for one value, and looks for itself what there is. It does not wait.
-func Wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // there is one already
 	}
 }
