@@ -128,53 +128,41 @@ func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
 	})
 }
 
-// An agent that waits for money starts when another one gives it back, and not some time later.
+// An agent that waits for money starts when another one has ended, and not some time later, nor when the step has that
+// goes on with a validation.
 func TestMoneyThatIsFreeAgainIsUsedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b bill
-		c := withAgents(t, config(t, func(ctx context.Context, cmd process.Command) (process.Exit, error) {
-			time.Sleep(time.Second / 2)
-			return b.run(ctx, cmd)
-		}))
-		c.MaxCost = limit.FromFloat(0.30)
-		began := time.Now()
-		r := run(t, c, `
-map:
-  input: [0, 1]
-  max_parallel: 2
-  agent_template: [{agent: {prompt: "do ${item_id}", max_cost: 0.30}}]
-`)
-		if took := time.Since(began).Truncate(time.Millisecond); r.Metrics.Successful != 2 || took != 3*time.Second {
-			t.Errorf("two agents of 1.5s, one after the other, took %s with %+v, want 3s", took, r.Metrics)
-		}
-	})
-}
-
-// Money that an agent has not used is free once it has ended, though its step goes on with a validation.
-func TestMoneyIsFreeBeforeAResultIsValidated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b bill
-		c := withAgents(t, config(t, func(ctx context.Context, cmd process.Command) (process.Exit, error) {
-			if strings.Contains(fmt.Sprint(cmd.Argv), "looks") {
-				time.Sleep(10 * time.Second)
-				return process.Exit{}, nil
-			}
-			return b.run(ctx, cmd)
-		}))
-		c.MaxCost = limit.FromFloat(0.30)
-		began := time.Now()
-		r := run(t, c, `
+	for name, c := range map[string]struct {
+		step string
+		want time.Duration
+	}{
+		"one agent after the other":            {"", 3 * time.Second},
+		"one validated while the other begins": {"\n      validate: {shell: looks}", 13 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b bill
+				config := withAgents(t, config(t, func(ctx context.Context, cmd process.Command) (process.Exit, error) {
+					if strings.Contains(fmt.Sprint(cmd.Argv), "looks") {
+						time.Sleep(10 * time.Second)
+						return process.Exit{}, nil
+					}
+					time.Sleep(time.Second / 2)
+					return b.run(ctx, cmd)
+				}))
+				config.MaxCost = limit.FromFloat(0.30)
+				began := time.Now()
+				r := run(t, config, `
 map:
   input: [0, 1]
   max_parallel: 2
   agent_template:
-    - agent: {prompt: "do ${item_id}", max_cost: 0.30}
-      validate: {shell: looks}
-`)
-		if took := time.Since(began).Truncate(time.Millisecond); r.Metrics.Successful != 2 || took != 12*time.Second {
-			t.Errorf("two agents of 1s, one after the other, took %s with %+v, want 12s with the validation", took, r.Metrics)
-		}
-	})
+    - agent: {prompt: "do ${item_id}", max_cost: 0.30}`+c.step+"\n")
+				if took := time.Since(began).Truncate(time.Millisecond); r.Metrics.Successful != 2 || took != c.want {
+					t.Errorf("two agents of 1.5s took %s with %+v, want %s", took, r.Metrics, c.want)
+				}
+			})
+		})
+	}
 }
 
 // An agent that ends while another one is on its way to wait for that is not missed.
