@@ -69,8 +69,8 @@ func effectiveTimeout(ctx context.Context, own time.Duration) (limit time.Durati
 
 func (l *timeLimit) Error() string { return "the time of " + l.of + " is up" }
 
-// withTimeLimit returns ctx with a limit, if there is one that comes before that of ctx. It is the cause of ctx when it is
-// reached.
+// withTimeLimit returns ctx with a limit, unless that is 0 or ctx ends before. When the limit is reached, it is the cause
+// of the end of the context.
 func withTimeLimit(ctx context.Context, limit time.Duration, of string) (context.Context, *timeLimit) {
 	l := &timeLimit{of: of, at: time.Now().Add(limit)}
 	if outer, ok := ctx.Deadline(); limit <= 0 || ok && outer.Before(l.at) {
@@ -105,7 +105,7 @@ func (l *timeLimit) Deadline() (time.Time, bool) {
 func (l *timeLimit) suspend() (resume func()) {
 	began := time.Now()
 	if l.timer == nil || !l.timer.Stop() {
-		return func() {} // there is none, or it is over
+		return func() {} // no limit, or one that was reached
 	}
 	return func() {
 		l.mu.Lock()

@@ -51,7 +51,7 @@ func Counted(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Some returns a number in words, as a format says it, or "" if there is none of it.
+// Some formats a number if it is more than 0, and returns "" otherwise.
 func Some[N int | int64 | float64](format string, n N) string {
 	if n > 0 {
 		return fmt.Sprintf(format, n)
@@ -59,7 +59,7 @@ func Some[N int | int64 | float64](format string, n N) string {
 	return ""
 }
 
-// Said returns the parts of a text that say something: those that are not empty.
+// Said returns the parts of a text that are not empty.
 func Said(parts ...string) []string {
 	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 }

@@ -95,7 +95,8 @@ stderr.`,
 	formerly(cmd, otherFlags)
 	slots := value[int]{&o.MaxParallel, numberType, process.CapacityNow().Slots}
 	f.Lookup("max-parallel").Value = slots
-	addFlag(cmd, slots, "max-procs,P", "same as --max-parallel; 0 for as many as possible; 200%, +1 and -1 are relative to the processors")
+	addFlag(cmd, slots, "max-procs,P",
+		"same as --max-parallel; 0 for as many as possible; 200%, +1 and -1 are relative to the processors")
 	addFlag(cmd, func() { in.Delimiter = "\x00" }, "null,0", "items are separated by NUL, as with find -print0")
 	addFlag(cmd, value[string]{&in.Delimiter, "char", workflow.ParseDelimiter}, "delimiter,d",
 		"items are separated by this character, such as , or '\\t'")
@@ -109,8 +110,9 @@ stderr.`,
 		"read items from this file, one per line (repeatable)")
 	addFlag(cmd, repeatedIf((*[]string)(&in.Glob), "stringArray", refusing(isEmpty)), "glob",
 		"use matching file names as items, such as 'src/**/*.go' (repeatable)")
-	addFlag(cmd, filled(&o.json, isEmpty), "json-file", "read items from this file of JSON, JSONL or CSV: its elements or rows, or what a "+
-		"JSONPath after it selects, in each row")
+	addFlag(cmd, filled(&o.json, isEmpty), "json-file",
+		"read items from this file of JSON, JSONL or CSV: its elements or rows, or what a "+
+			"JSONPath after it selects, in each row")
 	addFlag(cmd, &o.link, "link", "pair the items of several :::, repeating the shorter ones")
 	addFlag(cmd, func() { w.Map.OnEmpty = workflow.EmptyIsOK }, "no-run-if-empty,r",
 		"succeed without doing anything if there are no items")

@@ -96,7 +96,8 @@ skipped, 75 stopped outside its windows (--exit-outside).`,
 	addFlag(cmd, textFlag(&o.tokens), "tokens",
 		"default tokens per AI agent: "+simulate.Counts{}.Forms())
 	addFlag(cmd, &o.outcomes, "outcomes", "read scripted outcomes from this file", completeWorkflows)
-	addFlag(cmd, &o.like, "like", "replay outcomes of this job (id or part of it, workflow name, or latest)", completeJobs)
+	addFlag(cmd, &o.like, "like",
+		"replay outcomes of this job (id or part of it, workflow name, or latest)", completeJobs)
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "failure-rate")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "latency")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "conflict-rate")

@@ -288,7 +288,8 @@ func (d details) print(l term.Lines, now time.Time) {
 	}
 	m := d.Metrics
 	l.Printf("items: %d, successful %d%s, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%",
-		max(m.TotalItems, j.Total), m.Successful, check.Some(reusedText, d.Reused), m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
+		max(m.TotalItems, j.Total), m.Successful, check.Some(reusedText, d.Reused), m.Failed, m.Skipped,
+		m.Rejected, 100*m.FailureRate)
 	d.printMerge(l, now)
 	d.printProgress(l, now)
 	if t := d.Attempts; t.Count > 0 {

@@ -21,7 +21,7 @@ import (
 
 // workerOptions are the flags of worker.
 type workerOptions struct {
-	// WorkerOptions are filled in by run: its Slots are zero for the number of CPUs, and its Name is empty for that in the
+	// WorkerOptions are completed by run. Without Slots there are as many as CPUs, and without a Name it is that in the
 	// credentials, else the host's. Grace is how long commands of an earlier worker of this name may take to exit.
 	fleet.WorkerOptions
 	broker brokerOptions

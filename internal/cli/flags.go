@@ -336,8 +336,9 @@ func addMaxParallel(cmd *cobra.Command, slots *int) {
 
 // addMaxCost adds the flag --max-cost to cmd.
 func addMaxCost(cmd *cobra.Command, u *limit.USD) {
-	addFlag(cmd, value[limit.USD]{u, "dollars", limit.ParseUSD}, "max-cost", "maximum total cost of AI agents in US dollars; the job then stops and can "+
-		"be resumed with a higher limit")
+	addFlag(cmd, value[limit.USD]{u, "dollars", limit.ParseUSD}, "max-cost",
+		"maximum total cost of AI agents in US dollars; the job then stops and can "+
+			"be resumed with a higher limit")
 }
 
 // addMaxDelay adds the flag --max-delay to cmd.

@@ -48,7 +48,7 @@ func (o *Outcomes) Move(before, after Status) {
 	}
 }
 
-// of returns the number that an item with status s is in; nil means none.
+// of returns the number in which items with status s are counted, or nil for Pending, which has none.
 func (o *Outcomes) of(s Status) *int {
 	return [...]*int{Succeeded: &o.Successful, Dead: &o.Failed, Skipped: &o.Skipped, Rejected: &o.Rejected}[s]
 }

@@ -180,7 +180,7 @@ func newLineReader(in io.Reader, path string, newest bool, sums *seals) *lineRea
 	return &lineReader{in: bufio.NewReaderSize(in, readSize), path: path, newest: newest, sums: sums}
 }
 
-// lineError is the error for the last line, or for the file when there is none.
+// lineError returns err as an error about the line that was read last, or about the file before the first line.
 func (s *lineReader) lineError(err error) jobs.LineError {
 	return jobs.LineError{Path: s.path, Line: s.number, Err: err}
 }

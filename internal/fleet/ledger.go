@@ -62,7 +62,7 @@ type Ending struct {
 type LostAttempt struct {
 	events.AttemptID
 	Token    int64
-	Instance string // that had it; empty if that is not known
+	Instance string // of the worker that had it, or empty
 
 	recorded bool // its AgentLost is on disk
 }

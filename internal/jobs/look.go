@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Looks yields again and again, until ctx ends, for a look at files of a job that grow: how often in a row nobody ran
-// the job. Running reports whether somebody does; nil if nobody can tell. It is asked before a look, so that all that
-// was written is seen when nobody runs the job.
+// Looks yields at intervals, until ctx ends, when it is time to look at the growing files of a job. It yields how often
+// in a row nobody ran the job, as running says, which may be nil. It asks that before each look, so that everything is
+// seen that was written before the run ended.
 func Looks(ctx context.Context, every time.Duration, running func() bool) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		ticker := time.NewTicker(every)

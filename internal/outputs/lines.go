@@ -61,7 +61,8 @@ func (l *Lines) Flush(s Source) {
 // Close ends the lines of commands that have no end.
 func (l *Lines) Close() {
 	left := slices.SortedFunc(maps.Keys(l.open), func(a, b StreamOf) int {
-		return cmp.Or(cmp.Compare(a.ItemID, b.ItemID), cmp.Compare(a.Command, b.Command), cmp.Compare(b.Stream, a.Stream))
+		return cmp.Or(cmp.Compare(a.ItemID, b.ItemID), cmp.Compare(a.Command, b.Command),
+			cmp.Compare(b.Stream, a.Stream))
 	})
 	for _, k := range left {
 		l.end(k)

@@ -235,7 +235,7 @@ func TestWorstOfAbsurdPoliciesIsBounded(t *testing.T) {
 	}
 }
 
-// Each number of a backoff that is no duration has bounds that Check knows.
+// Check refuses a negative value for each field of a backoff that is a plain number.
 func TestCheckFindsEveryNegativeNumber(t *testing.T) {
 	for field := range reflect.TypeFor[Backoff]().Fields() {
 		if field.Type != reflect.TypeFor[*float64]() {

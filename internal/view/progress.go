@@ -188,7 +188,8 @@ func (g Progress) outcomes(j *Job) []string {
 		done = fmt.Sprintf("%d/%d done", c.Finished(), j.Total)
 	}
 	return check.Said(done, cmp.Or(g.Paint(term.Red, check.Some("%d failed", c.Failed)), "0 failed"),
-		g.Paint(term.Yellow, check.Some("%d skipped", c.Skipped)), g.Paint(term.Red, check.Some("%d rejected", c.Rejected)))
+		g.Paint(term.Yellow, check.Some("%d skipped", c.Skipped)),
+		g.Paint(term.Red, check.Some("%d rejected", c.Rejected)))
 }
 
 // activity returns what happens to the other items, in words.

@@ -173,7 +173,8 @@ func (i *Interpreter) read(r *reader, e entry) bool {
 	}
 	flag := scriptFlag(program)
 	if flag == "" {
-		return r.fail(e.value, "interpreter: unknown program %q: list the program and its options, as in [bash, -eu, -c]", program)
+		return r.fail(e.value,
+			"interpreter: unknown program %q: list the program and its options, as in [bash, -eu, -c]", program)
 	}
 	*i = Interpreter{program, flag}
 	return true

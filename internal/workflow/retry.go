@@ -52,7 +52,8 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 		return d, ok
 	}))
 	if n, err := strconv.Atoi(e.value.Value); err == nil && n > 0 && e.value.Kind == yaml.ScalarNode {
-		return r.fail(e.value, "%s must be a mapping, got the number %d (for %d attempts in total use {attempts: %d}, for %d retries {attempts: %d})", e.name, n, n, n, n, n+1)
+		return r.fail(e.value, "%s must be a mapping, got the number %d (for %d attempts in total use {attempts: %d}, "+
+			"for %d retries {attempts: %d})", e.name, n, n, n, n, n+1)
 	}
 	for name, why := range not {
 		keys.read(name, func(e entry) {

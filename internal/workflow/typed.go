@@ -26,8 +26,9 @@ import (
 // anything else, after it has told why.
 type ownForms interface{ read(r *reader, e entry) bool }
 
-// fromText is a value that is written as one text, such as 40/s, or a map or list that may be. The reader puts the name of the key before an error,
-// unless it is a check.Sentence. A value that is no text is refused as an empty one if that is a check.Want.
+// fromText is a value that is written as one text, such as 40/s, or a map or list that may be. The reader puts the name
+// of the key before an error, unless that is a check.Sentence. If ReadText refuses an empty text with a check.Want, a
+// value that is not a text is refused with the same error.
 type fromText interface{ ReadText(text string) error }
 
 // Any other struct is a block. Its keys are its fields with a tag yaml. More tags say what holds of a key that is

@@ -213,8 +213,8 @@ func CompileExpression(inner string, n Names) (*Expression, error) {
 	return &Expression{expr: r.expr, written: r.written}, c.failure()
 }
 
-// Operand returns the value as one side of a comparison, or false when there is none. Of a text nothing else is known.
-// The error is a *BindError.
+// Operand returns the value as one side of a comparison, or false if it is missing. A text has no type there, so that it
+// can be compared with a number. The error is a *BindError.
 func (s *Expression) Operand(r Resolver) (filter.Value, bool, error) {
 	list, err := s.expr.values(r, s.written)
 	missing, ok := errors.AsType[*BindError](err)
